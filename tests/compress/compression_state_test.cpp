@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "compress/exchanged.hpp"
 #include "compress/inputs.hpp"
@@ -24,11 +23,6 @@ SavedField array_of(std::string name, Passing passing, std::vector<float> values
 }
 SavedField number_of(std::string name, std::uint8_t value) {
   return {std::move(name), Passing::own, false, {std::byte{value}}};
-}
-std::vector<float> floats_of(const SavedField& field) {
-  std::vector<float> values(field.bytes.size() / 4);
-  if (!values.empty()) std::memcpy(values.data(), field.bytes.data(), field.bytes.size());
-  return values;
 }
 
 CompressionState state_of_rank(float x) {
@@ -71,7 +65,7 @@ TEST(CompressionState, DamagedBytesAreRefused) {
 
 TEST(CompressionState, OfAnotherVersionIsRefusedByName) {
   std::string old = to_bytes(state_of_rank(1));
-  old.replace(0, std::strlen("linerate compression 3"), "linerate compression 2");
+  old.replace(0, 22, "linerate compression 2");
   try {
     compression_state_from(old, "run.ckpt");
     FAIL();
@@ -91,106 +85,36 @@ TEST(CompressionState, OfAnotherNumberOfRanksGoesByTheFields) {
       const CompressedTensorState got = state_for(r, ranks, parts).tensors.at("a");
       EXPECT_EQ(got.residual, (std::vector<float>{4, 8}));
       ASSERT_EQ(got.codec.size(), 3u);
-      EXPECT_EQ(floats_of(got.codec[0]), (std::vector<float>{4, -4}));
-      EXPECT_EQ(floats_of(got.codec[1]), (std::vector<float>{5, 6, 7}));
+      EXPECT_EQ(floats_in(got.codec[0].bytes), (std::vector<float>{4, -4}));
+      EXPECT_EQ(floats_in(got.codec[1].bytes), (std::vector<float>{5, 6, 7}));
       EXPECT_EQ(got.codec[2].bytes[0],
                 parts[static_cast<std::size_t>(r) % 3].tensors.at("a").codec[2].bytes[0]);
     }
 }
 
-/// The ranks of one parameter, as training has them.
-class Ranks {
- public:
-  Ranks(const Compressor& compressor, const std::string& label, bool two_phase, int ranks,
-        const Shape& shape, const std::vector<CompressionState>& saved = {})
-      : compressor_(compressor), ranks_(ranks), n_(static_cast<std::size_t>(shape.elements)) {
-    for (int r = 0; r < ranks; ++r) {
-      CompressionState own = state_for(r, ranks, saved);
-      tensors_.emplace_back("g", shape, saved.empty() ? CompressedTensorState{} : own.tensors["g"]);
-      tensors_.back().use({label, &compressor, two_phase, r, ranks});
-    }
-  }
-
-  /// Through the owners.
-  void step(std::int64_t number) {
-    std::vector<std::vector<float>> gradients;
-    for (int r = 0; r < ranks_; ++r)
-      gradients.push_back(noise(n_, static_cast<std::uint64_t>(10 * number + r)));
-    std::vector<RankOfExchange> exchange;
-    for (int r = 0; r < ranks_; ++r) {
-      std::vector<float>& gradient = gradients[static_cast<std::size_t>(r)];
-      at(r).begin_step(3, number, r, gradient);
-      exchange.push_back({at(r).two_phase(), at(r).keys(), gradient, at(r).next_residual()});
-    }
-    exchange_tensor(compressor_, exchange);
-    for (int r = 0; r < ranks_; ++r) at(r).keep();
-  }
-
-  std::vector<CompressionState> save() const {
-    std::vector<CompressionState> parts;
-    for (const CodedTensor& tensor : tensors_) parts.push_back({1, {{"g", tensor.state()}}});
-    return parts;
-  }
-
-  /// What is owed to the mean of gradients, by element: the ranks' mean and the owners' part.
-  std::vector<double> owed() const {
-    std::vector<double> sum(n_);
-    std::size_t at = 0;
-    for (const CodedTensor& tensor : tensors_) {
-      const CompressedTensorState s = tensor.state();
-      for (std::size_t i = 0; i < s.residual.size(); ++i) sum[i] += s.residual[i] / double(ranks_);
-      for (const SavedField& field : s.two_phase.server)
-        if (field.name == kServerResidual)
-          for (const float x : floats_of(field)) sum.at(at++) += x;
-    }
-    return sum;
-  }
-
- private:
-  CodedTensor& at(int r) { return tensors_[static_cast<std::size_t>(r)]; }
-
-  const Compressor& compressor_;
-  int ranks_;
-  std::size_t n_;
-  std::vector<CodedTensor> tensors_;
-};
-
-/// What owners and ranks owe each element stays what it was, whatever the chunks are now.
-TEST(CompressionState, ResidualsOfOwnersSurviveAnotherNumberOfRanks) {
+/// What owners and ranks owe each element stays what it was, whatever the chunks are now. Nor does
+/// it matter that there are no owners any more: a parameter's buckets may be gathered now.
+TEST(CompressionState, ResidualsOfOwnersSurviveOtherRanksAndAnExchangeWithoutOwners) {
   const Shape shape{30'000, 1};
   for (const char* text : {"efsignsgd", "topk(density=0.01)", "onebit"}) {
     const auto compressor = made(text);
-    Ranks three(*compressor, text, true, 3, shape);
-    for (int step = 0; step < 4; ++step) three.step(step);
+    RanksOfTensor three(*compressor, text, true, 3, shape);
+    for (std::uint64_t step = 0; step < 4; ++step)
+      three.step(
+          {noise(30'000, 10 * step), noise(30'000, 10 * step + 1), noise(30'000, 10 * step + 2)},
+          static_cast<std::int64_t>(step));
     const std::vector<double> owed = three.owed();
     double largest = 0;
     for (const double x : owed) largest = std::max(largest, std::abs(x));
     ASSERT_GT(largest, 0) << text;
-    for (const int ranks : {1, 2, 4, 8}) {
-      const Ranks others(*compressor, text, true, ranks, shape, three.save());
-      const std::vector<double> now = others.owed();
-      for (std::size_t i = 0; i < owed.size(); ++i)
-        ASSERT_NEAR(now[i], owed[i], 1e-6 * largest) << text << ", " << ranks << " ranks, " << i;
-    }
-  }
-}
-
-/// Nor does it matter that there are no owners any more: a parameter's buckets may be gathered now.
-TEST(CompressionState, ResidualsOfOwnersSurviveAnExchangeWithoutOwners) {
-  const Shape shape{30'000, 1};
-  for (const char* text : {"efsignsgd", "topk(density=0.01)", "onebit"}) {
-    const auto compressor = made(text);
-    Ranks three(*compressor, fmt::format("{}, by owners", text), true, 3, shape);
-    for (int step = 0; step < 4; ++step) three.step(step);
-    const std::vector<double> owed = three.owed();
-    double largest = 0;
-    for (const double x : owed) largest = std::max(largest, std::abs(x));
-    for (const int ranks : {1, 2, 3, 8}) {
-      const Ranks others(*compressor, text, false, ranks, shape, three.save());
-      const std::vector<double> now = others.owed();
-      for (std::size_t i = 0; i < owed.size(); ++i)
-        ASSERT_NEAR(now[i], owed[i], 1e-6 * largest) << text << ", " << ranks << " ranks, " << i;
-    }
+    for (const bool has_owners : {true, false})
+      for (const int ranks : {1, 2, 3, 4, 8}) {
+        const std::string label = has_owners ? text : fmt::format("{}, gathered", text);
+        const RanksOfTensor others(*compressor, label, has_owners, ranks, shape, three.save());
+        const std::vector<double> now = others.owed();
+        for (std::size_t i = 0; i < owed.size(); ++i)
+          ASSERT_NEAR(now[i], owed[i], 1e-6 * largest) << label << ", " << ranks << " ranks, " << i;
+      }
   }
 }
 
@@ -223,7 +147,7 @@ TEST(CompressionState, UnsentValuesSurviveOtherOptionsAndAnotherCompressor) {
   tensor.use({"dgc(density=0.05)", sparser.get()});
   EXPECT_EQ(tensor.state().codec, before);
   tensor.use({"topk(density=0.1)", topk.get()});
-  EXPECT_EQ(tensor.state().residual, floats_of(before[1]));
+  EXPECT_EQ(tensor.state().residual, floats_in(before[1].bytes));
 }
 
 /// A moving average of 30,000 elements, cut for owners, some of whom have nothing, and joined
@@ -265,10 +189,10 @@ TEST(CompressionState, EveryCodecGoesOnOnAnotherNumberOfRanks) {
         ASSERT_NO_THROW(codec->load(got.codec)) << name;
         for (std::size_t f = 0; f < got.codec.size(); ++f) {
           if (got.codec[f].passing == Passing::own) continue;
-          const std::vector<float> values = floats_of(got.codec[f]);
+          const std::vector<float> values = floats_in(got.codec[f].bytes);
           std::vector<std::vector<float>> saved;
           for (const CompressionState& part : parts)
-            saved.push_back(floats_of(part.tensors.at("g").codec[f]));
+            saved.push_back(floats_in(part.tensors.at("g").codec[f].bytes));
           for (std::size_t i = 0; i < values.size(); ++i) {
             const double mean = (double{saved[0][i]} + saved[1][i] + saved[2][i]) / 3;
             ASSERT_NEAR(values[i], mean, 1e-6 * (1 + std::abs(mean)))

@@ -65,7 +65,7 @@ double excess_after_descent(const Compressor& compressor, int ranks, bool keeps,
   std::vector<float> w(kWeights);
   const auto steps = static_cast<std::uint64_t>(32 / rate);
   for (std::uint64_t step = 0; step < steps; ++step) {
-    group.set_phase(compressor.phases().of_step(static_cast<std::int64_t>(step)));
+    group.follow_phases(step);
     const std::vector<float> mean = group.step(quadratic.gradients(w), step);
     const auto size = static_cast<float>(rate / (step < steps / 2 ? 2 : 8));
     for (std::size_t i = 0; i < kWeights; ++i) w[i] -= size * mean[i];
@@ -79,10 +79,10 @@ class Convergence : public testing::TestWithParam<Expectation> {};
 TEST_P(Convergence, EndsWhereDenseTrainingEnds) {
   const auto compressor = made(GetParam().strategy);
   if (compressor->residual() == Residual::none && !compressor->is_unbiased()) return;
-  const bool keeps =
-      compressor->residual() == Residual::needed || compressor->residual() == Residual::optional;
   for (const int ranks : {2, 4})
-    EXPECT_LE(excess_after_descent(*compressor, ranks, keeps, GetParam().descent), 0.02)
+    EXPECT_LE(
+        excess_after_descent(*compressor, ranks, keeps_residual(*compressor), GetParam().descent),
+        0.02)
         << ranks << " ranks";
 }
 

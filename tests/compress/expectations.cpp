@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "expectation.hpp"
+#include "inputs.hpp"
 #include "linerate/compress/cast.hpp"
 #include "linerate/core/random.hpp"
 #include "oracles.hpp"
@@ -72,12 +73,6 @@ std::pair<double, double> mean_of_class(const std::vector<float>& v) {
   return {counts[0] ? sums[0] / counts[0] : 0, counts[1] ? sums[1] / counts[1] : 0};
 }
 
-double largest_of(const std::vector<float>& v) {
-  double largest = 0;
-  for (const float x : v) largest = std::max(largest, std::abs(static_cast<double>(x)));
-  return largest;
-}
-
 std::vector<float> bucket_of(const std::vector<float>& v, std::size_t i, std::size_t size) {
   const std::size_t first = i / size * size;
   return {v.begin() + static_cast<std::ptrdiff_t>(first),
@@ -108,7 +103,7 @@ double uniform_of(std::uint64_t key, std::size_t i) {
 using OnGrid = std::function<Neighbours(const std::vector<float>& v, std::size_t i, std::uint64_t)>;
 Sent on_grids(OnGrid rule, double norms = 1) {
   return [=](const std::vector<float>& v, const Keys& keys, std::span<const std::byte>) {
-    const double largest = largest_of(v) * norms;
+    const double largest = largest_magnitude(v) * norms;
     if (largest > 1e38) return std::vector<Neighbours>(v.size(), {0, 0, false, true, INFINITY});
     if (largest < 1e-36)
       return std::vector<Neighbours>(v.size(), {0, 0, false, true, largest * 1.5 + 0x1p-140});
@@ -152,7 +147,7 @@ Sent maxmin(int bits, bool stochastic) {
 Sent ternary_codes(double clip) {
   return on_grids([=](const std::vector<float>& v, std::size_t i, std::uint64_t key) -> Neighbours {
     const bool equal = std::all_of(v.begin(), v.end(), [&](float x) { return x == v[0]; });
-    double mean = 0, variance = 0, s = largest_of(v);
+    double mean = 0, variance = 0, s = largest_magnitude(v);
     for (const float x : v) mean += x / static_cast<double>(v.size());
     for (const float x : v) variance += (x - mean) * (x - mean) / static_cast<double>(v.size());
     if (clip > 0) s = std::min(s, clip * std::sqrt(variance));
@@ -178,7 +173,7 @@ Neighbours power_of_two(double x, int least, std::uint64_t key, std::size_t i) {
 }
 Sent natural(bool is_short) {
   return [=](const std::vector<float>& v, const Keys& keys, std::span<const std::byte>) {
-    const double largest = largest_of(v);
+    const double largest = largest_magnitude(v);
     const int top = largest < 0x1p-126 ? -126 : std::min(127, std::ilogb(largest) + 1);
     const int least = is_short ? std::max(-126, top - 126) : -126;
     std::vector<Neighbours> all;

@@ -18,6 +18,7 @@
 #include <sstream>
 
 #include "expectation.hpp"
+#include "inputs.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/file.hpp"
 #include "rank_group.hpp"
@@ -110,7 +111,7 @@ FrozenRow frozen_row(const Compressor& compressor, const Shape& shape, bool keep
   FrozenHash payloads, means, kept;
   std::vector<float> read_mean, read_residual;
   for (std::uint64_t step = 0; step < kFrozenSteps; ++step) {
-    group.set_phase(compressor.phases().of_step(static_cast<std::int64_t>(step)));
+    group.follow_phases(step);
     std::vector<std::vector<float>> gradients;
     for (std::uint64_t r = 0; r < kRanks; ++r)
       gradients.push_back(frozen_gradient(static_cast<std::size_t>(shape.elements), step, r));
@@ -155,18 +156,14 @@ FrozenTable read_frozen() {
 template <class Visit>
 void for_frozen(const Expectation& expected, Visit visit) {
   const auto compressor = made(expected.strategy);
-  for (const bool keeps : {false, true}) {
-    const bool fits =
-        keeps ? keeps_residual(*compressor) : compressor->residual() != Residual::needed;
-    if (fits)
-      visit(frozen_name(expected.strategy, keeps), [&, keeps] {
-        std::vector<FrozenRow> rows;
-        for (const Shape& shape : kFrozenShapes)
-          if (!compressor->rounds(shape).empty())
-            rows.push_back(frozen_row(*compressor, shape, keeps));
-        return rows;
-      });
-  }
+  for (const bool keeps : residual_choices(*compressor))
+    visit(frozen_name(expected.strategy, keeps), [&] {
+      std::vector<FrozenRow> rows;
+      for (const Shape& shape : kFrozenShapes)
+        if (!compressor->rounds(shape).empty())
+          rows.push_back(frozen_row(*compressor, shape, keeps));
+      return rows;
+    });
 }
 
 class Frozen : public testing::TestWithParam<Expectation> {};
@@ -175,9 +172,8 @@ TEST_P(Frozen, PayloadsMeansAndResidualsAreAsTheyWere) {
   static const FrozenTable table = read_frozen();
   const double bound = frozen_bound(GetParam().strategy);
   const auto near = [bound](const std::vector<float>& values) {
-    double largest = 0;
-    for (const float v : values) largest = std::max(largest, std::abs(static_cast<double>(v)));
-    return testing::Pointwise(testing::FloatNear(static_cast<float>(bound * largest)), values);
+    const auto most = static_cast<float>(bound * largest_magnitude(values));
+    return testing::Pointwise(testing::FloatNear(most), values);
   };
   for_frozen(GetParam(), [&](const std::string& name, const auto& rows) {
     const std::vector<FrozenRow> now = rows();

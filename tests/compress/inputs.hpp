@@ -2,6 +2,7 @@
 // implementations went wrong.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -22,6 +23,17 @@ inline std::vector<float> noise(std::size_t n, std::uint64_t key, float scale = 
   std::vector<float> all(n);
   for (std::size_t i = 0; i < n; ++i) all[i] = scale * normal(key, i);
   return all;
+}
+
+inline double largest_magnitude(const std::vector<float>& values) {
+  double largest = 0;
+  for (const float v : values) largest = std::max(largest, std::abs(static_cast<double>(v)));
+  return largest;
+}
+inline double norm_of(const std::vector<float>& v) {
+  double squares = 0;
+  for (const float x : v) squares += static_cast<double>(x) * x;
+  return std::sqrt(squares);
 }
 
 struct EdgeInput {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "linerate/compress/codec.hpp"
+#include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/random.hpp"
 #include "support/scalar_arithmetic.hpp"
@@ -62,23 +64,46 @@ inline Payload summed(const std::vector<Payload>& payloads, DType type) {
   return sum;
 }
 
+/// Without and with a residual, as far as the method allows either.
+inline std::vector<bool> residual_choices(const Compressor& compressor) {
+  if (compressor.residual() == Residual::optional) return {false, true};
+  return {compressor.residual() == Residual::needed};
+}
+/// Every phase that a step may be in; -1, the caller knows none, comes first.
+inline std::vector<int> phases_of(const Compressor& compressor) {
+  std::vector<int> phases;
+  for (int phase = -1; phase < compressor.phases().count(); ++phase) phases.push_back(phase);
+  return phases;
+}
+
 class RankGroup {
  public:
   /// `compressor` outlives it, unless set_phase() is not called.
   RankGroup(const Compressor& compressor, const Shape& shape, int ranks, bool keeps_residual)
-      : compressor_(&compressor),
+      : RankGroup(std::vector(static_cast<std::size_t>(ranks), &compressor), shape,
+                  keeps_residual) {}
+  /// Each rank with the codec of its own, by the rounds of the first one. Means of codecs of two
+  /// kinds may differ.
+  RankGroup(const std::vector<const Compressor*>& of_ranks, const Shape& shape, bool keeps_residual)
+      : compressor_(of_ranks.front()),
         shape_(shape),
-        rounds_(compressor.rounds(shape)),
+        rounds_(compressor_->rounds(shape)),
         n_(static_cast<std::size_t>(shape.elements)) {
-    for (int r = 0; r < ranks; ++r)
-      ranks_.push_back({rounds_.empty() ? nullptr : compressor.codec(shape),
-                        std::vector<float>(keeps_residual ? n_ : 0)});
+    for (const Compressor* const one : of_ranks) {
+      ranks_.push_back({rounds_.empty() ? nullptr : one->codec(shape),
+                        std::vector<float>(keeps_residual ? n_ : 0), std::vector<float>(n_)});
+      are_alike_ = are_alike_ && one == compressor_;
+    }
   }
 
   /// Of the steps from here on. -1, as in the beginning: these ranks know no phases.
   void set_phase(int phase) {
     phase_ = phase;
-    rounds_ = phase < 0 ? compressor_->rounds(shape_) : compressor_->rounds(shape_, phase);
+    rounds_ = rounds_of(*compressor_, shape_, phase);
+  }
+  /// The phase of this step of training.
+  void follow_phases(std::uint64_t step) {
+    set_phase(compressor_->phases().of_step(static_cast<std::int64_t>(step)));
   }
 
   /// One step of all ranks; expects that all get the same mean, and returns it.
@@ -93,13 +118,12 @@ class RankGroup {
   std::vector<float> step_without_end(const std::vector<std::vector<float>>& gradients,
                                       std::uint64_t step) {
     sent_.clear();
-    std::vector<float> mean(n_);
     if (rounds_.empty()) return dense_mean(gradients);
-    for (std::size_t round = 0; round < rounds_.size(); ++round) {
-      encode(static_cast<int>(round), gradients, step);
-      decode(static_cast<int>(round), mean);
+    for (int round = 0; round < std::ssize(rounds_); ++round) {
+      encode(round, gradients, step);
+      decode(round);
     }
-    return mean;
+    return mean(0);
   }
 
   void encode(int round, const std::vector<std::vector<float>>& gradients, std::uint64_t step) {
@@ -119,18 +143,18 @@ class RankGroup {
     sent_.push_back(std::move(payloads));
   }
 
-  /// Of what encode() sent last; `mean` is written in the last round.
-  void decode(int round, std::vector<float>& mean) {
+  /// Of what encode() sent last; means are written in the last round.
+  void decode(int round) {
     const Round& of = rounds_[static_cast<std::size_t>(round)];
     std::vector<Payload> sum;
     if (of.combine == Combine::sum) sum.push_back(summed(sent_.back(), of.dtype));
     const std::vector<Payload>& arrived = sum.empty() ? sent_.back() : sum;
-    const bool last = round + 1 == static_cast<int>(rounds_.size());
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      std::vector<float> own(last ? n_ : 0, 42);
-      decode_at(static_cast<int>(r), round, arrived, own);
-      if (last && r == 0) mean = own;
-      EXPECT_TRUE(!last || std::memcmp(own.data(), mean.data(), 4 * n_) == 0)
+    const bool last = round + 1 == std::ssize(rounds_);
+    for (int r = 0; r < std::ssize(ranks_); ++r) {
+      std::vector<float>& own = ranks_[static_cast<std::size_t>(r)].mean;
+      std::fill(own.begin(), own.end(), 42.0f);
+      decode_at(r, round, arrived, last ? std::span(own) : std::span<float>());
+      EXPECT_TRUE(!last || !are_alike_ || std::memcmp(own.data(), mean(0).data(), 4 * n_) == 0)
           << "rank " << r << " differs";
     }
   }
@@ -145,8 +169,25 @@ class RankGroup {
   const std::vector<Round>& rounds() const { return rounds_; }
   /// [round][rank], of the last step.
   const std::vector<std::vector<Payload>>& sent() const { return sent_; }
+  /// The payloads of all rounds and ranks.
+  std::vector<std::vector<std::uint8_t>> sent_bytes() const {
+    std::vector<std::vector<std::uint8_t>> all;
+    for (const auto& round : sent_)
+      for (const Payload& payload : round) all.push_back(payload.copy());
+    return all;
+  }
+  const std::vector<float>& mean(int rank) const {
+    return ranks_[static_cast<std::size_t>(rank)].mean;
+  }
   std::vector<float>& residual(int rank) { return ranks_[static_cast<std::size_t>(rank)].residual; }
   Codec& codec(int rank) { return *ranks_[static_cast<std::size_t>(rank)].codec; }
+  /// Goes on with what another group's ranks keep.
+  void take(RankGroup& other) {
+    for (int r = 0; r < std::ssize(ranks_); ++r) {
+      codec(r).load(other.codec(r).save());
+      residual(r) = other.residual(r);
+    }
+  }
 
  private:
   std::vector<float> dense_mean(const std::vector<std::vector<float>>& gradients) const {
@@ -158,7 +199,7 @@ class RankGroup {
   }
   struct Rank {
     std::unique_ptr<Codec> codec;
-    std::vector<float> residual;
+    std::vector<float> residual, mean;
   };
   const Compressor* compressor_;
   Shape shape_;
@@ -166,6 +207,7 @@ class RankGroup {
   std::vector<Round> rounds_;
   std::size_t n_;
   std::vector<Rank> ranks_;
+  bool are_alike_ = true;
   std::vector<std::vector<Payload>> sent_;
 };
 

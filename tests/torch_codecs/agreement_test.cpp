@@ -2,7 +2,6 @@
 // bit for bit where they are said to be exact, else within a bound; each decodes the other's. It
 // prints a table, and docs/compression.md has its summary.
 #include <ATen/ATen.h>
-#include <ATen/record_function.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -22,81 +21,11 @@ namespace {
 
 using namespace compress;
 
+constexpr int kRanksOfJob = 2;
+
 const std::vector<Shape> kShapes = {{2, 1},    {3, 3},     {31, 1},    {33, 1},
                                     {100, 10}, {513, 3},   {1009, 1},  {4096, 64},
                                     {5003, 1}, {9000, 90}, {33000, 30}};
-
-/// Ranks of a job, each with a codec of one of the two kinds.
-class Job {
- public:
-  Job(const Compressor& native, const std::string& strategy, const Shape& shape, bool keeps,
-      const std::vector<bool>& over_tensors)
-      : compressor_(native), shape_(shape) {
-    const auto n = static_cast<std::size_t>(shape.elements);
-    for (const bool tensors : over_tensors) {
-      if (tensors)
-        codecs_.push_back(make_tensor_codec(doc::parse_component(strategy), shape, at::kCPU));
-      else
-        codecs_.push_back(native.codec(shape));
-      residuals_.emplace_back(keeps ? n : 0);
-      means_.emplace_back(n);
-    }
-  }
-
-  void step(const std::vector<std::vector<float>>& gradients, std::uint64_t step, int phase) {
-    sent_.clear();
-    const std::vector<Round> rounds =
-        phase < 0 ? compressor_.rounds(shape_) : compressor_.rounds(shape_, phase);
-    for (std::size_t round = 0; round < rounds.size(); ++round) {
-      const bool last = round + 1 == rounds.size();
-      const std::vector<Payload> payloads =
-          encoded(rounds[round], static_cast<int>(round), gradients, step, phase);
-      for (const Payload& payload : payloads) sent_.push_back(payload.copy());
-      std::vector<Payload> sum;
-      if (rounds[round].combine == Combine::sum)
-        sum.push_back(summed(payloads, rounds[round].dtype));
-      std::vector<std::span<const std::byte>> spans;
-      for (const Payload& payload : sum.empty() ? payloads : sum) spans.push_back(payload.bytes());
-      for (std::size_t r = 0; r < codecs_.size(); ++r)
-        codecs_[r]->decode(static_cast<int>(round), {spans, static_cast<int>(codecs_.size())},
-                           last ? std::span<float>(means_[r]) : std::span<float>());
-    }
-    for (const auto& codec : codecs_) codec->keep();
-  }
-  /// What another job's ranks keep.
-  void take(Job& other) {
-    for (std::size_t r = 0; r < codecs_.size(); ++r) codecs_[r]->load(other.codecs_[r]->save());
-    residuals_ = other.residuals_;
-  }
-
-  const std::vector<std::vector<std::uint8_t>>& sent() const { return sent_; }
-  const std::vector<std::vector<float>>& means() const { return means_; }
-  const std::vector<std::vector<float>>& residuals() const { return residuals_; }
-  SavedState state(std::size_t rank) { return codecs_[rank]->save(); }
-
- private:
-  std::vector<Payload> encoded(const Round& of, int round,
-                               const std::vector<std::vector<float>>& gradients, std::uint64_t step,
-                               int phase) {
-    std::vector<Payload> payloads;
-    for (std::size_t r = 0; r < codecs_.size(); ++r) {
-      Payload room(static_cast<std::size_t>(of.bytes));
-      const std::size_t bytes =
-          codecs_[r]->encode(round,
-                             {gradients[r], residuals_[r], keys_of(step, static_cast<int>(r)),
-                              static_cast<int>(codecs_.size()), phase},
-                             room.bytes());
-      payloads.emplace_back(room.bytes().first(bytes));
-    }
-    return payloads;
-  }
-
-  const Compressor& compressor_;
-  Shape shape_;
-  std::vector<std::unique_ptr<Codec>> codecs_;
-  std::vector<std::vector<float>> residuals_, means_;
-  std::vector<std::vector<std::uint8_t>> sent_;
-};
 
 double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
   double most = 0;
@@ -114,15 +43,16 @@ struct Tally {
   std::int64_t payloads = 0, equal = 0, numbers_differ = 0;
   double mean = 0, residual = 0, state = 0;  // worst differences, of the largest |gradient|
 
-  void compare(Job& a, Job& b, double scale) {
-    for (std::size_t i = 0; i < a.sent().size(); ++i) {
+  void compare(RankGroup& a, RankGroup& b, double scale) {
+    const auto of_a = a.sent_bytes(), of_b = b.sent_bytes();
+    for (std::size_t i = 0; i < of_a.size(); ++i) {
       ++payloads;
-      equal += a.sent()[i] == b.sent()[i];
+      equal += of_a[i] == of_b[i];
     }
-    for (std::size_t r = 0; r < a.means().size(); ++r) {
-      take(mean, largest_difference(a.means()[r], b.means()[r]), scale);
-      take(residual, largest_difference(a.residuals()[r], b.residuals()[r]), scale);
-      compare_states(a.state(r), b.state(r), scale);
+    for (int r = 0; r < kRanksOfJob; ++r) {
+      take(mean, largest_difference(a.mean(r), b.mean(r)), scale);
+      take(residual, largest_difference(a.residual(r), b.residual(r)), scale);
+      compare_states(a.codec(r).save(), b.codec(r).save(), scale);
     }
   }
   void compare_states(const SavedState& a, const SavedState& b, double scale) {
@@ -135,7 +65,7 @@ struct Tally {
       if (!a[f].is_array)
         numbers_differ += a[f].bytes != b[f].bytes;
       else
-        take(state, largest_difference(floats(a[f]), floats(b[f])), scale);
+        take(state, largest_difference(floats_in(a[f].bytes), floats_in(b[f].bytes)), scale);
     }
   }
   double worst() const { return std::max({mean, residual, state}); }
@@ -153,22 +83,14 @@ struct Tally {
   static void take(double& most, double apart, double scale) {
     most = std::max(most, apart > 0 ? apart / scale : 0);
   }
-  static std::vector<float> floats(const SavedField& field) {
-    std::vector<float> values(field.bytes.size() / sizeof(float));
-    if (!values.empty()) std::memcpy(values.data(), field.bytes.data(), field.bytes.size());
-    return values;
-  }
 };
 
 class Agreement : public testing::TestWithParam<Expectation> {
  protected:
   const std::string& strategy() const { return GetParam().strategy; }
-  std::unique_ptr<const Compressor> compressor_ = made(GetParam().strategy);
+  std::unique_ptr<const Compressor> native_ = made(GetParam().strategy),
+                                    tensors_ = over_tensors(doc::parse_component(strategy()));
 
-  std::vector<bool> residual_choices() const {
-    if (compressor_->residual() == Residual::optional) return {false, true};
-    return {compressor_->residual() == Residual::needed};
-  }
   /// Inputs of a step: noise, and the edges of compress/inputs.hpp in turn.
   static std::vector<std::vector<float>> gradients(const Shape& shape, std::uint64_t seed,
                                                    std::uint64_t step) {
@@ -182,54 +104,54 @@ class Agreement : public testing::TestWithParam<Expectation> {
   }
   /// Magnitudes above 2^64 count as infinite, and are not encoded.
   static std::vector<float> within_range(std::vector<float> values) {
-    const auto is_large = [](float v) { return std::abs(v) > 0x1p64f; };
-    if (std::any_of(values.begin(), values.end(), is_large))
+    if (largest_magnitude(values) > 0x1p64)
       for (float& v : values) v *= 0x1p-66f;
     return values;
   }
-  static double scale_of(const std::vector<std::vector<float>>& gradients,
-                         const std::vector<std::vector<float>>& residuals) {
+  /// The largest gradient or residual of a step that begins.
+  static double scale_of(const std::vector<std::vector<float>>& gradients, RankGroup& group) {
     double scale = std::numeric_limits<float>::denorm_min();
-    for (const auto* list : {&gradients, &residuals})
-      for (const auto& values : *list)
-        for (const float v : values) scale = std::max(scale, std::abs(static_cast<double>(v)));
+    for (int r = 0; r < kRanksOfJob; ++r)
+      scale = std::max({scale, largest_magnitude(gradients[static_cast<std::size_t>(r)]),
+                        largest_magnitude(group.residual(r))});
     return scale;
   }
   /// visit(shape, keeps, seed)
   template <class Visit>
   void for_jobs(Visit visit) const {
     for (const Shape& shape : kShapes) {
-      if (compressor_->rounds(shape).empty()) continue;
-      for (const bool keeps : residual_choices())
+      if (native_->rounds(shape).empty()) continue;
+      for (const bool keeps : residual_choices(*native_))
         for (std::uint64_t seed = 1; seed <= 2; ++seed) visit(shape, keeps, seed);
     }
   }
 };
 
-constexpr std::uint64_t kSteps = 10;
-
-/// Two ranks of the one kind, two of the other, and one of each; each step begins with what the
-/// first ones keep, and is compared.
-TEST_P(Agreement, StepsFromTheSameStateAreTheSame) {
+/// Two ranks of the one kind, two of the other, and one of each. Exact codecs are left to
+/// themselves, and stay together for as long as one looks. Steps of the others begin with what the
+/// first ones keep.
+TEST_P(Agreement, StepsAreTheSame) {
+  const double bound = bound_of(strategy());
+  const std::uint64_t steps = bound == 0 ? 20 : 10;
   Tally same, mixed;
   for_jobs([&](const Shape& shape, bool keeps, std::uint64_t seed) {
     SCOPED_TRACE(testing::Message() << shape.elements << " elements, seed " << seed);
-    Job native(*compressor_, strategy(), shape, keeps, {false, false});
-    Job tensors(*compressor_, strategy(), shape, keeps, {true, true});
-    Job both(*compressor_, strategy(), shape, keeps, {false, true});
-    for (std::uint64_t step = 0; step < kSteps; ++step) {
+    RankGroup native(*native_, shape, kRanksOfJob, keeps),
+        tensors(*tensors_, shape, kRanksOfJob, keeps);
+    RankGroup both({native_.get(), tensors_.get()}, shape, keeps);
+    for (std::uint64_t step = 0; step < steps; ++step) {
       const auto g = gradients(shape, seed, step);
-      const int phase = compressor_->phases().of_step(static_cast<std::int64_t>(step));
-      tensors.take(native);
-      both.take(native);
-      const double scale = scale_of(g, native.residuals());
-      for (Job* job : {&native, &tensors, &both}) job->step(g, step, phase);
+      if (bound > 0) tensors.take(native), both.take(native);
+      const double scale = scale_of(g, native);
+      for (RankGroup* group : {&native, &tensors, &both}) {
+        group->follow_phases(step);
+        group->step(g, step);
+      }
       Tally now, now_mixed;
       now.compare(native, tensors, scale);
       now_mixed.compare(native, both, scale);
       same.add(now);
       mixed.add(now_mixed);
-      const double bound = bound_of(strategy());
       if (std::max(now.worst(), now_mixed.worst()) > bound ||
           (bound == 0 && !(now.is_exact() && now_mixed.is_exact())))
         ADD_FAILURE() << "step " << step << ": payloads equal " << now.equal << " of "
@@ -241,93 +163,6 @@ TEST_P(Agreement, StepsFromTheSameStateAreTheSame) {
   std::printf("| `%s` | %lld of %lld | %.1e | %.1e |\n", strategy().c_str(),
               static_cast<long long>(same.equal), static_cast<long long>(same.payloads),
               same.worst(), mixed.worst());
-}
-
-/// Left to themselves, exact codecs stay together for as long as one looks.
-TEST_P(Agreement, ExactOnesStayTogether) {
-  if (bound_of(strategy()) > 0) return;
-  for_jobs([&](const Shape& shape, bool keeps, std::uint64_t seed) {
-    Job native(*compressor_, strategy(), shape, keeps, {false, false});
-    Job tensors(*compressor_, strategy(), shape, keeps, {true, true});
-    for (std::uint64_t step = 0; step < 2 * kSteps; ++step) {
-      const auto g = gradients(shape, seed, step);
-      const int phase = compressor_->phases().of_step(static_cast<std::int64_t>(step));
-      for (Job* job : {&native, &tensors}) job->step(g, step, phase);
-      Tally now;
-      now.compare(native, tensors, 1);
-      ASSERT_TRUE(now.is_exact()) << shape.elements << " elements, seed " << seed << ", step "
-                                  << step;
-    }
-  });
-}
-
-/// How often operators ran that wait for a device's values: this thread's, while it lives.
-class Waits {
- public:
-  Waits() {
-    found() = 0;
-    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(
-        [](const at::RecordFunction& operation) -> std::unique_ptr<at::ObserverContext> {
-          static const std::vector<std::string> kWaiting = {
-              "aten::_local_scalar_dense", "aten::nonzero",    "aten::equal",
-              "aten::masked_select",       "aten::is_nonzero", "aten::_unique2"};
-          found() += std::count(kWaiting.begin(), kWaiting.end(), operation.name());
-          return nullptr;
-        }));
-  }
-  ~Waits() { at::removeCallback(handle_); }
-  Waits(const Waits&) = delete;
-  Waits& operator=(const Waits&) = delete;
-  std::int64_t count() const { return found(); }
-
- private:
-  static std::int64_t& found() {
-    static std::int64_t count = 0;
-    return count;
-  }
-  at::CallbackHandle handle_;
-};
-
-TEST(Waits, OfTheHostForValuesAreCounted) {
-  const Waits waits;
-  const at::Tensor x = at::ones({3});
-  EXPECT_EQ(waits.count(), 0);
-  EXPECT_EQ(x.sum().item<float>(), 3);
-  EXPECT_EQ(at::nonzero(x).numel(), 3);
-  EXPECT_EQ(waits.count(), 2);
-}
-
-/// The moments, each stage's tail, and the count: at most seven stages at a density of 1 %.
-std::int64_t most_waits(const std::string& strategy) {
-  return doc::parse_component(strategy).name == "sidco" ? 8 : 0;
-}
-
-TEST_P(Agreement, NothingWaitsForValues) {
-  for (const Shape& shape : kShapes)
-    for (int phase = -1; phase < compressor_->phases().count(); ++phase) {
-      const std::vector<Round> rounds =
-          phase < 0 ? compressor_->rounds(shape) : compressor_->rounds(shape, phase);
-      if (rounds.empty()) continue;
-      const auto codec = make_tensor_codec(doc::parse_component(strategy()), shape, at::kCPU);
-      TensorInput input{at::randn({shape.elements}), {}, keys_of(1, 0), 2, phase};
-      if (residual_choices().back()) input.residual = at::randn({shape.elements});
-      const at::Tensor mean = at::zeros({shape.elements});
-      const Waits waits;
-      for (std::size_t round = 0; round < rounds.size(); ++round) {
-        const TensorPayload sent = codec->encode(static_cast<int>(round), input);
-        const bool alternates = rounds[round].is_bound && rounds[round].combine == Combine::sum;
-        EXPECT_TRUE(alternates || sent.bytes.numel() == rounds[round].bytes);
-        EXPECT_LE(sent.bytes.numel(), rounds[round].bytes);
-        EXPECT_EQ(sent.used.defined(),
-                  rounds[round].is_bound && rounds[round].combine == Combine::gather);
-        TensorArrived arrived{{sent.bytes}, 2, {}};
-        if (rounds[round].combine == Combine::gather) arrived.payloads.push_back(sent.bytes);
-        codec->decode(static_cast<int>(round), arrived, mean);
-      }
-      codec->keep();
-      EXPECT_LE(waits.count(), most_waits(strategy()));
-      EXPECT_FALSE(codec->damaged().defined() && codec->damaged().item<bool>());
-    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, Agreement, testing::ValuesIn(all_expectations()), name_of_test);

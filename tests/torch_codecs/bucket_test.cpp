@@ -1,6 +1,7 @@
 // Codecs over tensors code a bucket in one call. How it is cut into parts changes no bit. The
 // memory that a call takes is bounded, because with `bulk` a bucket is the whole model.
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
@@ -53,10 +54,10 @@ std::int64_t most_bytes_of(const std::function<void()>& work) {
 /// Tensors of a bucket on a rank that exchanges with itself as if it were two.
 class Bucket {
  public:
-  Bucket(const std::string& strategy, const std::vector<Shape>& shapes)
-      : compressor_(made(strategy)), keeps_(keeps_residual(*compressor_)) {
+  Bucket(const std::string& strategy, const std::vector<Shape>& shapes, int phase = -1)
+      : compressor_(made(strategy)), keeps_(keeps_residual(*compressor_)), phase_(phase) {
     for (const Shape& shape : shapes) {
-      if (compressor_->rounds(shape).empty()) continue;
+      if (rounds_for(shape).empty()) continue;
       shapes_.push_back(shape);
       codecs_.push_back(make_tensor_codec(doc::parse_component(strategy), shape, at::kCPU));
       places_.push_back({elements_, shape.elements});
@@ -69,14 +70,15 @@ class Bucket {
   }
 
   std::int64_t elements() const { return elements_; }
-  std::size_t rounds() const { return compressor_->rounds(shapes_.front()).size(); }
+  /// 0 if none of the tensors is coded.
+  std::size_t rounds() const { return shapes_.empty() ? 0 : rounds_for(shapes_.front()).size(); }
 
   /// Where ranks' payloads lie: room for them is the exchange's.
   void begin(std::size_t round) {
     std::vector<std::int64_t> bytes;
-    for (const Shape& shape : shapes_) bytes.push_back(compressor_->rounds(shape)[round].bytes);
+    for (const Shape& shape : shapes_) bytes.push_back(rounds_for(shape)[round].bytes);
     const std::int64_t all = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
-    has_sizes_ = has_size(compressor_->rounds(shapes_.front())[round]);
+    has_sizes_ = has_size(rounds_for(shapes_.front())[round]);
     const std::int64_t sizes = has_sizes_ ? kPartSizeBytes * std::ssize(bytes) : 0;
     room_ = at::zeros({all + sizes}, at::kByte);
     payloads_ = has_sizes_ ? std::vector<at::Tensor>() : room_.split_with_sizes(bytes);
@@ -90,6 +92,7 @@ class Bucket {
     }
     TensorOps::Block block{room_};
     if (has_sizes_) tensors.block = &block;
+    tensors.phase = phase_;
     tensors.together = together;
     codecs_.front()->encode_bucket(static_cast<int>(round), tensors);
   }
@@ -102,7 +105,7 @@ class Bucket {
     if (has_sizes_) tensors.block = &block;
     tensors.of_ranks = kRanks;
     tensors.together = together;
-    const bool is_sum = compressor_->rounds(shapes_.front())[round].combine == Combine::sum;
+    const bool is_sum = rounds_for(shapes_.front())[round].combine == Combine::sum;
     for (std::size_t t = 0; t < codecs_.size(); ++t) {
       tensors.codecs.push_back(codecs_[t].get());
       if (has_sizes_) continue;
@@ -120,13 +123,19 @@ class Bucket {
     for (const auto& codec : codecs_) codec->keep();
   }
 
+  const at::Tensor& damaged() const { return codecs_.front()->damaged(); }
   const at::Tensor& payloads() const { return room_; }
   const at::Tensor& means() const { return means_; }
   const at::Tensor& next() const { return next_; }
 
  private:
+  std::vector<Round> rounds_for(const Shape& shape) const {
+    return rounds_of(*compressor_, shape, phase_);
+  }
+
   std::unique_ptr<const Compressor> compressor_;
   bool keeps_;
+  int phase_;
   std::vector<Shape> shapes_;
   std::vector<std::unique_ptr<TensorCodec>> codecs_;
   std::vector<TensorOps::Place> places_;
@@ -210,6 +219,75 @@ TEST_P(BucketOfCodecs, IsTheSameHoweverItIsCut) {
     expect_alike(cut.back()->means(), cut.front()->means(), bound);
     expect_alike(cut.back()->next(), cut.front()->next(), bound);
   }
+}
+
+/// How often operators ran that wait for a device's values: this thread's, while it lives.
+class Waits {
+ public:
+  Waits() {
+    found() = 0;
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(
+        [](const at::RecordFunction& operation) -> std::unique_ptr<at::ObserverContext> {
+          static const std::vector<std::string> kWaiting = {
+              "aten::_local_scalar_dense", "aten::nonzero",    "aten::equal",
+              "aten::masked_select",       "aten::is_nonzero", "aten::_unique2"};
+          found() += std::count(kWaiting.begin(), kWaiting.end(), operation.name());
+          return nullptr;
+        }));
+  }
+  ~Waits() { at::removeCallback(handle_); }
+  Waits(const Waits&) = delete;
+  Waits& operator=(const Waits&) = delete;
+  std::int64_t count() const { return found(); }
+
+ private:
+  static std::int64_t& found() {
+    static std::int64_t count = 0;
+    return count;
+  }
+  at::CallbackHandle handle_;
+};
+
+TEST(Waits, OfTheHostForValuesAreCounted) {
+  const Waits waits;
+  const at::Tensor x = at::ones({3});
+  EXPECT_EQ(waits.count(), 0);
+  EXPECT_EQ(x.sum().item<float>(), 3);
+  EXPECT_EQ(at::nonzero(x).numel(), 3);
+  EXPECT_EQ(waits.count(), 2);
+}
+
+/// The moments, each stage's tail, and the count: at most seven stages at a density of 1 %.
+std::int64_t most_waits(const std::string& strategy) {
+  return doc::parse_component(strategy).name == "sidco" ? 8 : 0;
+}
+
+TEST_P(BucketOfCodecs, NothingWaitsForValues) {
+  for (const int phase : phases_of(*made(GetParam().strategy)))
+    for (const Shape& shape : {Shape{2, 1},
+                               {3, 3},
+                               {31, 1},
+                               {33, 1},
+                               {100, 10},
+                               {513, 3},
+                               {1009, 1},
+                               {4096, 64},
+                               {5003, 1},
+                               {9000, 90},
+                               {33000, 30}}) {
+      Bucket one(GetParam().strategy, {shape}, phase);
+      if (one.rounds() == 0) continue;
+      const Waits waits;
+      for (std::size_t round = 0; round < one.rounds(); ++round) {
+        one.begin(round);
+        one.encode(round);
+        one.exchange();
+        one.decode(round);
+      }
+      one.keep();
+      EXPECT_LE(waits.count(), most_waits(GetParam().strategy)) << shape.elements << " elements";
+      EXPECT_FALSE(one.damaged().defined() && one.damaged().item<bool>());
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, BucketOfCodecs, testing::ValuesIn(all_expectations()),

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -215,5 +216,11 @@ class Compressor {
 
 /// Whether no element is infinite or a NaN: asked before encode(), agreed by all ranks.
 [[nodiscard]] bool all_finite(std::span<const float> values);
+/// Numbers as they lie in memory, such as those of a saved field.
+[[nodiscard]] inline std::vector<float> floats_in(std::span<const std::byte> bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  return values;
+}
 
 }  // namespace linerate::compress

@@ -93,6 +93,9 @@ struct StateField {
         passing(passing_),
         is_array(std::is_same_v<T, std::vector<float>>),
         kept(&kept_) {}
+  /// Of another kind than Kept. `kept_` outlives the field.
+  StateField(std::string name_, Passing passing_, KeptField& kept_, bool is_array_)
+      : name(std::move(name_)), passing(passing_), is_array(is_array_), kept(&kept_) {}
 
   std::string name;  // unique within a codec
   Passing passing;   // to another number of ranks

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
@@ -35,9 +34,7 @@ void check_fields(const std::vector<StateField>& expected, const SavedState& fou
                        fmt::format("state of a compressor, \"{}\": expected {} bytes, found {}",
                                    found[i].name, bytes, found[i].bytes.size()));
     if (!found[i].is_array) continue;
-    std::vector<float> values(bytes / sizeof(float));
-    if (bytes > 0) std::memcpy(values.data(), found[i].bytes.data(), bytes);
-    if (!all_finite(values))
+    if (!all_finite(floats_in(found[i].bytes)))
       throw InputError(
           "checkpoint",
           fmt::format("state of a compressor, \"{}\": a number is not finite", found[i].name));

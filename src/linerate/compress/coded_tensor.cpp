@@ -39,7 +39,7 @@ std::string_view compressor_in(std::string_view label) {
 
 /// The fields of the chunks' codecs as the fields of one codec of the whole tensor. Arrays are put
 /// one after the other. Single numbers are those of the first chunk. Empty chunks keep nothing. A
-/// chunk that travels dense keeps nothing either, so the arrays are then too short, and take()
+/// chunk that travels dense keeps nothing either, so the arrays are then too short, and cut()
 /// refuses them.
 SavedState joined(const std::vector<SavedState>& chunks) {
   SavedState whole;
@@ -55,27 +55,6 @@ SavedState joined(const std::vector<SavedState>& chunks) {
   return whole;
 }
 
-/// The reverse of joined(): the fields of a whole tensor's codec for each chunk. Arrays must have
-/// the tensor's elements.
-std::vector<SavedState> cut(const SavedState& whole, const std::vector<Chunk>& chunks) {
-  std::vector<SavedState> parts;
-  for (const Chunk& chunk : chunks) {
-    SavedState& fields = parts.emplace_back(whole);
-    for (SavedField& field : fields) {
-      if (!field.is_array) continue;
-      const auto begin = field.bytes.begin() + chunk.first * std::ptrdiff_t{sizeof(float)};
-      field.bytes = {begin, begin + chunk.elements * std::ptrdiff_t{sizeof(float)}};
-    }
-  }
-  return parts;
-}
-
-bool has_arrays_of(const SavedState& state, std::int64_t elements) {
-  return std::all_of(state.begin(), state.end(), [&](const SavedField& field) {
-    return !field.is_array || field.bytes.size() == to_index(elements) * sizeof(float);
-  });
-}
-
 }  // namespace
 
 /// The key does not depend on how many random numbers earlier steps drew, nor on other parameters.
@@ -86,60 +65,112 @@ Keys keys_of_step(std::uint64_t seed, std::int64_t step, std::string_view name, 
   return {shared, random_key(shared, static_cast<std::uint64_t>(rank) + 1)};
 }
 
-CodedTensor::CodedTensor(std::string name, const Shape& shape, CompressedTensorState saved)
-    : name_(std::move(name)), shape_(shape), loaded_(std::move(saved)) {
-  if (loaded_.residual.size() == to_index(shape.elements)) residual_ = std::move(loaded_.residual);
-  loaded_.residual.clear();
+ParameterCodecs::ParameterCodecs(std::string name, const Shape& shape, CompressedTensorState saved)
+    : loaded_(std::move(saved)),
+      may_owe_elsewhere_(!loaded_.method.empty() || !loaded_.residual.empty()),
+      name_(std::move(name)),
+      shape_(shape) {
+  if (loaded_.residual.size() != to_index(shape.elements)) loaded_.residual.clear();
 }
 
-void CodedTensor::use(const TensorMethod& method) {
-  if (label_ == method.label) return;
-  const CompressedTensorState before = state();
+void ParameterCodecs::make_codecs(const TensorMethod& method, const TwoPhase::Making& making) {
+  const Compressor& compressor = *method.compressor;
   label_ = method.label;
-  keeps_ = keeps_residual(*method.compressor);
-  if (keeps_) {
-    residual_.resize(to_index(shape_.elements), 0);
-    next_.resize(residual_.size());
-  }
-  compressor_ = method.compressor;
+  keeps_ = keeps_residual(compressor);
   codec_.reset();
   two_phase_.reset();
-  try {
-    make_codec(method);
-  } catch (const UsageError& e) {
-    throw UsageError(fmt::format("compressor {}, \"{}\": {}", label_, name_, e.what()));
-  }
+  if (method.two_phase)
+    two_phase_ =
+        std::make_unique<TwoPhase>(compressor, shape_.elements, method.ranks, method.rank, making);
+  else
+    codec_ = method.is_dense ? compressor.of_dense(shape_) : made_codec(compressor, shape_);
   loaded_ = {};
-  if (before.method != label_)
-    succeed(before, method);
-  else if (two_phase_)
-    two_phase_->load(before.two_phase);
-  else if (codec_)
-    codec_->load(before.codec);
-  give_residual_to_codec();
 }
 
-void CodedTensor::make_codec(const TensorMethod& method) {
-  const Compressor& compressor = *method.compressor;
-  if (method.two_phase)
-    two_phase_ = std::make_unique<TwoPhase>(compressor, shape_.elements, method.ranks, method.rank);
-  else if (method.is_dense)
-    codec_ = compressor.of_dense(shape_);
+void ParameterCodecs::load_codecs(const CompressedTensorState& from) {
+  if (two_phase_)
+    two_phase_->load(from.two_phase);
+  else if (codec_)
+    codec_->load(from.codec);
+}
+
+CompressedTensorState ParameterCodecs::state_of_codecs() const {
+  CompressedTensorState state = loaded_;
+  state.elements = shape_.elements;
+  if (two_phase_ || codec_) state.method = label_;
+  if (two_phase_) state.two_phase = two_phase_->save();
+  if (codec_) state.codec = codec_->save();
+  return state;
+}
+
+std::vector<float> ParameterCodecs::forget_codecs(CompressedTensorState state, int rank) {
+  loaded_ = std::move(state);
+  own_all_owed(loaded_, rank);
+  label_.clear();
+  codec_.reset();
+  two_phase_.reset();
+  keeps_ = false;
+  return std::exchange(loaded_.residual, {});
+}
+
+void ParameterCodecs::begin_codecs(std::uint64_t seed, std::int64_t step, int rank) {
+  keys_ = keys_of_step(seed, step, name_, rank);
+  is_touched_ = may_owe_elsewhere_ = true;
+}
+
+bool ParameterCodecs::keep_codecs() {
+  if (!std::exchange(is_touched_, false)) return false;
+  if (two_phase_)
+    two_phase_->keep();
+  else if (codec_)
+    codec_->keep();
+  return true;
+}
+
+void ParameterCodecs::drop() {
+  sends_residual_ = false;
+  if (!std::exchange(is_touched_, false)) return;
+  if (two_phase_)
+    two_phase_->drop();
+  else if (codec_)
+    codec_->drop();
+}
+
+CodedTensor::CodedTensor(std::string name, const Shape& shape, CompressedTensorState saved)
+    : ParameterCodecs(std::move(name), shape, std::move(saved)),
+      residual_(std::exchange(loaded_.residual, {})) {}
+
+void CodedTensor::use(const TensorMethod& method) {
+  if (uses(method)) return;
+  const CompressedTensorState before = state();
+  try {
+    make_codecs(method, TwoPhase::on_host());
+  } catch (const UsageError& e) {
+    throw UsageError(fmt::format("compressor {}, \"{}\": {}", label_, name(), e.what()));
+  }
+  compressor_ = method.compressor;
+  if (keeps_) {
+    residual_.resize(to_index(shape().elements), 0);
+    next_.resize(residual_.size());
+  }
+  if (before.method != label_)
+    succeed(before, method.rank);
   else
-    codec_ = made_codec(compressor, shape_);
+    load_codecs(before);
+  give_residual_to_codec();
 }
 
 /// Decides what the new method takes over. If it is the same compressor by other options, its codec
 /// may go on with the old fields, and those are then no longer owed. All that is still owed
 /// elsewhere becomes the residual.
-void CodedTensor::succeed(CompressedTensorState before, const TensorMethod& method) {
+void CodedTensor::succeed(CompressedTensorState before, int rank) {
   const bool had_owners = !before.two_phase.workers.empty();
   const SavedState kept = had_owners ? joined(before.two_phase.workers) : before.codec;
   if (!kept.empty() && compressor_in(before.method) == compressor_in(label_) && take(kept)) {
     before.codec.clear();
     for (SavedState& worker : before.two_phase.workers) worker.clear();
   }
-  own_all_owed(before, method.rank);
+  own_all_owed(before, rank);
   if (!before.residual.empty()) residual_ = std::move(before.residual);
 }
 
@@ -151,8 +182,7 @@ void CodedTensor::give_residual_to_codec() {
     const std::span<std::byte> bytes = field.kept->bytes();
     if (field.passing != Passing::owed || bytes.size() != residual_.size() * sizeof(float))
       continue;
-    std::vector<float> owed(residual_.size());
-    std::memcpy(owed.data(), bytes.data(), bytes.size());
+    std::vector<float> owed = floats_in(bytes);
     std::transform(owed.begin(), owed.end(), residual_.begin(), owed.begin(), std::plus<>());
     std::memcpy(bytes.data(), owed.data(), bytes.size());
     residual_.clear();
@@ -168,7 +198,6 @@ bool CodedTensor::take(const SavedState& kept) {
       if (codec_) codec_->load(kept);
       return codec_ != nullptr;
     }
-    if (!has_arrays_of(kept, shape_.elements)) return false;
     two_phase_->load_workers(cut(kept, two_phase_->chunks()));
     return true;
   } catch (const InputError&) {  // other fields, or others' sizes
@@ -180,8 +209,7 @@ void CodedTensor::begin_step(std::uint64_t seed, std::int64_t step, int rank,
                              std::span<float> gradient, std::optional<float> loss_scale) {
   const KeepDenormals keep;
   loss_scale_ = loss_scale;
-  keys_ = keys_of_step(seed, step, name_, rank);
-  is_touched_ = may_owe_elsewhere_ = true;
+  begin_codecs(seed, step, rank);
   sends_residual_ = !keeps_ && !residual_.empty();
   if (keeps_)
     next_ = residual_;
@@ -193,15 +221,7 @@ void CodedTensor::begin_step(std::uint64_t seed, std::int64_t step, int rank,
 /// Brings all that is owed into the residual, once. That holds whether the step counts or not. The
 /// codec is forgotten, and made again by the next use().
 std::span<const float> CodedTensor::begin_dense(int rank) {
-  if (std::exchange(may_owe_elsewhere_, false)) {
-    loaded_ = state();
-    own_all_owed(loaded_, rank);
-    residual_ = std::exchange(loaded_.residual, {});
-    label_.clear();
-    codec_.reset();
-    two_phase_.reset();
-    keeps_ = false;
-  }
+  if (std::exchange(may_owe_elsewhere_, false)) residual_ = forget_codecs(state(), rank);
   sends_residual_ = !residual_.empty();
   return residual_;
 }
@@ -214,33 +234,18 @@ void CodedTensor::take_dense(std::span<float> mean) {
 
 void CodedTensor::keep() {
   if (std::exchange(sends_residual_, false)) residual_.clear();
-  if (!std::exchange(is_touched_, false)) return;
-  if (keeps_) std::swap(residual_, next_);
-  if (two_phase_)
-    two_phase_->keep();
-  else if (codec_)
-    codec_->keep();
-}
-
-void CodedTensor::drop() {
-  sends_residual_ = false;
-  if (!is_touched_) return;
-  is_touched_ = false;
-  if (two_phase_)
-    two_phase_->drop();
-  else if (codec_)
-    codec_->drop();
+  if (keep_codecs() && keeps_) std::swap(residual_, next_);
 }
 
 std::size_t CodedTensor::encode(int round, std::span<const float> gradient, int ranks, int phase,
                                 std::span<std::byte> payload) {
   const KeepDenormals keep;
-  sent_ =
-      codec_->encode(round, {gradient, next_residual(), keys_, ranks, phase, loss_scale_}, payload);
+  sent_ = codec_->encode(round, {gradient, next_residual(), keys(), ranks, phase, loss_scale_},
+                         payload);
   if (sent_ == payload.size()) return sent_;
-  const std::vector<Round> rounds = rounds_of(*compressor_, shape_, phase);
+  const std::vector<Round> rounds = rounds_of(*compressor_, shape(), phase);
   const bool is_bound = !rounds.empty() && rounds.at(to_index(round)).is_bound;
-  check_sent(sent_, payload.size(), is_bound, {label_, name_, round, shape_.elements});
+  check_sent(sent_, payload.size(), is_bound, {label_, name(), round, shape().elements});
   return sent_;
 }
 
@@ -250,16 +255,8 @@ void CodedTensor::decode(int round, const Arrived& arrived, std::span<float> mea
 }
 
 CompressedTensorState CodedTensor::state() const {
-  CompressedTensorState state{shape_.elements, residual_, label_, {}, {}};
-  if (two_phase_) {
-    state.two_phase = two_phase_->save();
-  } else if (codec_) {
-    state.codec = codec_->save();
-  } else {  // no step has used it since it was loaded
-    state.method = loaded_.method;
-    state.codec = loaded_.codec;
-    state.two_phase = loaded_.two_phase;
-  }
+  CompressedTensorState state = state_of_codecs();
+  state.residual = residual_;
   return state;
 }
 

@@ -29,15 +29,57 @@ struct TensorMethod {
 /// The keys of a parameter in a step: from (seed, step, name), and its own from the rank too.
 Keys keys_of_step(std::uint64_t seed, std::int64_t step, std::string_view name, int rank);
 
-/// Holds the state of one parameter and calls its codec. Only this class calls codecs of whole
-/// tensors. While it does so the thread keeps denormals (keep_denormals.hpp), so that no codec has
-/// to.
-class CodedTensor {
+/// The codecs of one parameter on one rank, with what they keep from step to step, over either back
+/// end. The classes that derive from it hold the residual, each where it computes: CodedTensor on
+/// the host, CodedParameter (torch_codecs) on a device.
+/// Thread safety: one thread at a time.
+class ParameterCodecs {
  public:
-  CodedTensor(std::string name, const Shape& shape, CompressedTensorState saved);
-
   const std::string& name() const { return name_; }
   const Shape& shape() const { return shape_; }
+  /// The parts that a TwoPhaseExchange of its bucket uses, after begin_step().
+  TwoPhase& two_phase() const { return *two_phase_; }
+  const Keys& keys() const { return keys_; }
+  /// The step does not count: everything is as it was before.
+  void drop();
+
+ protected:
+  ParameterCodecs(std::string name, const Shape& shape, CompressedTensorState saved);
+
+  bool uses(const TensorMethod& method) const { return label_ == method.label; }
+  /// Makes other codecs. They have the state of codecs that begin.
+  void make_codecs(const TensorMethod& method, const TwoPhase::Making& making);
+  /// Loads what codecs of the same method kept.
+  void load_codecs(const CompressedTensorState& from);
+  /// The state but for the residual. Before a method is used it is what was loaded.
+  CompressedTensorState state_of_codecs() const;
+  /// Forgets the codecs of this state, and returns all that is owed. use() goes on with the rest.
+  std::vector<float> forget_codecs(CompressedTensorState state, int rank);
+  void begin_codecs(std::uint64_t seed, std::int64_t step, int rank);
+  /// The step counts. False if it did not touch the codecs.
+  bool keep_codecs();
+
+  std::string label_;
+  std::unique_ptr<Codec> codec_;
+  std::unique_ptr<TwoPhase> two_phase_;
+  bool keeps_ = false;            // the method has error feedback
+  CompressedTensorState loaded_;  // of codecs that have not been made yet
+  bool is_touched_ = false;       // by this step
+  bool sends_residual_ = false;   // with this step's gradient: owed no more once the step counts
+  bool may_owe_elsewhere_;        // than in the residual
+
+ private:
+  std::string name_;
+  Shape shape_;
+  Keys keys_;
+};
+
+/// Holds the state of one parameter on the host and calls its codec. Only this class calls codecs
+/// of whole tensors. While it does so the thread keeps denormals (keep_denormals.hpp), so that no
+/// codec has to.
+class CodedTensor : public ParameterCodecs {
+ public:
+  CodedTensor(std::string name, const Shape& shape, CompressedTensorState saved);
 
   /// This method codes it from now on. What is owed stays owed: the residual, what owners of the
   /// two-phase exchange kept, and what a codec had not sent. What else a codec remembered stays if
@@ -54,9 +96,8 @@ class CodedTensor {
   std::span<const float> begin_dense(int rank);
   /// In place of encode() and decode(), for a tensor that travels dense: its mean has come.
   void take_dense(std::span<float> mean);
-  /// The step counts; or it does not, and everything is as it was before.
+  /// The step counts.
   void keep();
-  void drop();
 
   /// As Codec's encode() and decode(); `ranks` of the mean. `payload` has the room that its Round
   /// states. Throws UsageError for a codec that says it wrote more, or less where the Round is
@@ -64,10 +105,7 @@ class CodedTensor {
   std::size_t encode(int round, std::span<const float> gradient, int ranks, int phase,
                      std::span<std::byte> payload);
   void decode(int round, const Arrived& arrived, std::span<float> mean);
-  /// The parts that a TwoPhaseExchange of its bucket uses, after begin_step(). The residual is the
-  /// copy that this step writes, and empty without error feedback.
-  TwoPhase& two_phase() const { return *two_phase_; }
-  const Keys& keys() const { return keys_; }
+  /// The residual that this step writes: empty without error feedback.
   std::span<float> next_residual() { return keeps_ ? std::span(next_) : std::span<float>(); }
 
   /// The bytes that encode() returned last.
@@ -78,27 +116,15 @@ class CodedTensor {
   CompressedTensorState state() const;
 
  private:
-  void make_codec(const TensorMethod& method);
-  void succeed(CompressedTensorState before, const TensorMethod& method);
+  void succeed(CompressedTensorState before, int rank);
   void give_residual_to_codec();
   bool take(const SavedState& kept);
 
-  std::string name_;
-  Shape shape_;
-  std::string label_;
   const Compressor* compressor_ = nullptr;  // of the method
-  std::unique_ptr<Codec> codec_;
-  std::unique_ptr<TwoPhase> two_phase_;
-  bool keeps_ = false;            // the method has error feedback
-  std::vector<float> residual_;   // as the last step that counts left it; empty: zeros
-  std::vector<float> next_;       // as this step leaves it
-  CompressedTensorState loaded_;  // of a codec that has not been made yet
-  Keys keys_;
-  std::optional<float> loss_scale_;  // of this step
+  std::vector<float> residual_;             // as the last step that counts left it; empty: zeros
+  std::vector<float> next_;                 // as this step leaves it
+  std::optional<float> loss_scale_;         // of this step
   std::size_t sent_ = 0;
-  bool is_touched_ = false;        // by this step
-  bool sends_residual_ = false;    // with this step's gradient: owed no more once the step counts
-  bool may_owe_elsewhere_ = true;  // than in the residual
 };
 
 // The two-phase exchange of a bucket on one rank, over either back end. This class decides which

@@ -150,89 +150,61 @@ std::span<T> block_of(std::span<T> all, std::size_t first) {
   return all.empty() ? all : all.subspan(first, std::min(kNaturalBlock, all.size() - first));
 }
 
-/// Payload: groups of kernel/powers.hpp, padded with zeros to 4 bytes.
-class NineBits {
- public:
-  explicit NineBits(std::size_t elements) : n_(elements) {}
+/// Bytes of a payload before the zeros that fill it up.
+std::size_t used_bytes(PowerFormat format, std::size_t elements) {
+  return format == PowerFormat::nine_bits ? power_bytes(elements) : 4 + elements;
+}
 
-  std::size_t encode(const Input& input, std::span<std::byte> payload) const {
-    for (std::size_t first = 0; first < n_; first += kNaturalBlock)
-      to_powers(block_of(input.gradient, first), block_of(input.residual, first), input.keys.own,
-                first, payload.data() + first / 32 * 36);
-    zero_from(payload.first(bytes()), power_bytes(n_));
-    return bytes();
-  }
-  void decode(const Arrived& arrived, std::span<float> mean) const {
-    check_gathered(arrived, bytes(), "natural");
-    for (std::size_t p = 0; p < arrived.payloads.size(); ++p)
-      check_zero_from(arrived.payloads[p], power_bytes(n_), "natural", p);
-    average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
-      if (!add_powers(arrived.payloads[p].data() + first / 32 * 36, out))
-        refuse_payload("natural", p, "an exponent that is none");
-    });
-  }
+void send_nine_bits(const Input& input, std::span<std::byte> payload) {
+  for (std::size_t first = 0; first < input.gradient.size(); first += kNaturalBlock)
+    to_powers(block_of(input.gradient, first), block_of(input.residual, first), input.keys.own,
+              first, payload.data() + first / 32 * 36);
+}
 
- private:
-  std::size_t bytes() const {
-    return to_index(bytes_of(PowerFormat::nine_bits, static_cast<std::int64_t>(n_)));
+void send_eight_bits(const Input& input, std::span<std::byte> payload) {
+  add_residual(input);
+  const std::span<const float> v = corrected(input);
+  const std::uint32_t top = std::min(254u, (largest_magnitude_bits(v) >> 23) + 1);
+  write_at(payload, 0, top);
+  for (std::size_t first = 0; first < v.size(); first += kNaturalBlock) {
+    std::byte* out = payload.data() + 4 + first;
+    if (input.residual.empty())
+      to_short_powers(block_of(v, first), top, input.keys.own, first, out);
+    else
+      to_short_powers_and_keep(block_of(input.residual, first), top, input.keys.own, first, out);
   }
-  std::size_t n_;
-};
+}
 
-/// Payload: u32 exponent of code 127, as f32 has it, then a byte an element, padded with zeros.
-class EightBits {
- public:
-  explicit EightBits(std::size_t elements) : n_(elements) {}
-
-  std::size_t encode(const Input& input, std::span<std::byte> payload) const {
-    add_residual(input);
-    const std::span<const float> v = corrected(input);
-    const std::uint32_t top = std::min(254u, (largest_magnitude_bits(v) >> 23) + 1);
-    write_at(payload, 0, top);
-    for (std::size_t first = 0; first < n_; first += kNaturalBlock) {
-      std::byte* out = payload.data() + 4 + first;
-      if (input.residual.empty())
-        to_short_powers(block_of(v, first), top, input.keys.own, first, out);
-      else
-        to_short_powers_and_keep(block_of(input.residual, first), top, input.keys.own, first, out);
-    }
-    zero_from(payload.first(bytes()), 4 + n_);
-    return bytes();
-  }
-  void decode(const Arrived& arrived, std::span<float> mean) const {
-    check_gathered(arrived, bytes(), "natural");
-    for (std::size_t p = 0; p < arrived.payloads.size(); ++p) {
-      check_zero_from(arrived.payloads[p], 4 + n_, "natural", p);
-      const auto top = read_at<std::uint32_t>(arrived.payloads[p], 0);
-      if (top < 1 || top > 254) refuse_payload("natural", p, "an exponent that is none");
-    }
-    average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
-      const auto payload = arrived.payloads[p];
-      if (!add_short_powers(payload.data() + 4 + first, read_at<std::uint32_t>(payload, 0), out))
-        refuse_payload("natural", p, "an exponent that is none");
-    });
-  }
-
- private:
-  std::size_t bytes() const {
-    return to_index(bytes_of(PowerFormat::eight_bits, static_cast<std::int64_t>(n_)));
-  }
-  std::size_t n_;
-};
+/// Adds a block that begins with element `first`. False if a code stands for no number.
+bool add_block(PowerFormat format, std::span<const std::byte> payload, std::size_t first,
+               std::span<float> out) {
+  if (format == PowerFormat::nine_bits) return add_powers(payload.data() + first / 32 * 36, out);
+  const auto top = read_at<std::uint32_t>(payload, 0);
+  return top >= 1 && top <= 254 && add_short_powers(payload.data() + 4 + first, top, out);
+}
 
 }  // namespace
 
-void HostOps::send_powers(const Sending& tensors, PowerFormat format) {
+void HostOps::send(const Sending& tensors, PowerFormat format) {
   for (auto& [input, payload, sent] : tensors.items) {
     const std::size_t n = input.gradient.size();
-    sent = format == PowerFormat::eight_bits ? EightBits(n).encode(input, payload)
-                                             : NineBits(n).encode(input, payload);
+    format == PowerFormat::nine_bits ? send_nine_bits(input, payload)
+                                     : send_eight_bits(input, payload);
+    sent = to_index(bytes_of(format, static_cast<std::int64_t>(n)));
+    zero_from(payload.first(sent), used_bytes(format, n));
   }
 }
-HostOps::Damage HostOps::average_powers(const Arriving& tensors, PowerFormat format) {
-  for (const auto& [arrived, mean] : tensors.items)
-    format == PowerFormat::eight_bits ? EightBits(mean.size()).decode(arrived, mean)
-                                      : NineBits(mean.size()).decode(arrived, mean);
+HostOps::Damage HostOps::receive(const Arriving& tensors, PowerFormat format) {
+  for (const auto& [arrived, mean] : tensors.items) {
+    const auto& payloads = arrived.payloads;
+    check_gathered(arrived, to_index(bytes_of(format, std::ssize(mean))), "natural");
+    for (std::size_t p = 0; p < payloads.size(); ++p)
+      check_zero_from(payloads[p], used_bytes(format, mean.size()), "natural", p);
+    compress::average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
+      if (!add_block(format, payloads[p], first, out))
+        refuse_payload("natural", p, "an exponent that is none");
+    });
+  }
   return {};
 }
 

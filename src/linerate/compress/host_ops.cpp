@@ -10,19 +10,19 @@
 
 #include "linerate/compress/cast.hpp"
 #include "linerate/compress/kernel/kernels.hpp"
-#include "linerate/compress/method/make_codec.hpp"
+#include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 
 std::unique_ptr<Codec> BuiltIn::codec(const Shape& shape) const {
-  return make_codec<HostOps>(HostOps::Making{shape}, choice(shape));
+  return made_of<HostOps>({shape}, choice(shape));
 }
 
 std::unique_ptr<Codec> BuiltIn::of_dense(const Shape& shape) const {
   const std::optional<CodecChoice> dense = dense_choice();
-  return dense ? make_codec<HostOps>(HostOps::Making{shape}, *dense) : nullptr;
+  return dense ? made_of<HostOps>({shape}, *dense) : nullptr;
 }
 
 void HostOps::narrow(const Sending& tensors, DType half, float share) {
@@ -199,11 +199,11 @@ class GridCoder {
 
 }  // namespace
 
-void HostOps::send_grid_codes(const Sending& tensors, const GridFormat& format) {
+void HostOps::send(const Sending& tensors, const GridFormat& format) {
   for (auto& [input, payload, sent] : tensors.items)
     sent = GridCoder(format, input.gradient.size()).encode(input, payload);
 }
-HostOps::Damage HostOps::average_grid_codes(const Arriving& tensors, const GridFormat& format) {
+HostOps::Damage HostOps::receive(const Arriving& tensors, const GridFormat& format) {
   for (const auto& [arrived, mean] : tensors.items)
     GridCoder(format, mean.size()).decode(arrived, mean);
   return {};

@@ -111,7 +111,6 @@ struct HostOps {
   }
   static Values gradients(const Sending& tensors);
   static Values means(const Arriving& tensors);
-  static void set_means(const Arriving& tensors, const Values& values);
   /// kept.next = beta kept.now + (1 - beta) x; returns it.
   static Values average(const std::vector<KeptValues*>& kept, const Values& x, double beta);
   /// As average(), but the answer goes to `rooms`, and kept.next stays as it is.
@@ -133,14 +132,18 @@ struct HostOps {
   /// Payloads: levels and signs of x plus the residual. The residual keeps the part that is not
   /// sent.
   static void send_scaled_signs(const Sending& tensors, const Values& x, const SignFormat& format);
-  static Damage average_scaled_signs(const Arriving& tensors, const SignFormat& format);
+  static void send(const Sending& tensors, const SignFormat& format) {
+    send_scaled_signs(tensors, gradients(tensors), format);
+  }
+  /// Means of what send() writes with this format.
+  static Damage receive(const Arriving& tensors, const SignFormat& format);
 
   /// Payloads: codes of v on the grid of its bucket.
-  static void send_grid_codes(const Sending& tensors, const GridFormat& format);
-  static Damage average_grid_codes(const Arriving& tensors, const GridFormat& format);
+  static void send(const Sending& tensors, const GridFormat& format);
+  static Damage receive(const Arriving& tensors, const GridFormat& format);
   /// Payloads: powers of two next to v, at random.
-  static void send_powers(const Sending& tensors, PowerFormat format);
-  static Damage average_powers(const Arriving& tensors, PowerFormat format);
+  static void send(const Sending& tensors, PowerFormat format);
+  static Damage receive(const Arriving& tensors, PowerFormat format);
 
   /// The elements that are picked from a tensor.
   struct Picking {
@@ -174,9 +177,9 @@ struct HostOps {
   static Chosen choose_by_sample(const Sending& tensors, Chosen rooms, const EntryFormat& format,
                                  const std::vector<KeptValues*>& kept);
   static void clear(const Chosen& sent, const std::vector<KeptValues*>& kept);
-  /// Means: with the momentum of dgc, which is kept.
+  /// Means: with the momentum, which is kept.
   static void add_momentum(const Arriving& tensors, const std::vector<KeptValues*>& kept,
-                           const DgcSettings& settings);
+                           const DenseMomentum& rule);
 
   /// Payloads: the entries. What is sent leaves the residual.
   static void send_entries(const Sending& tensors, const Chosen& chosen, const EntryFormat& format);
@@ -187,8 +190,8 @@ struct HostOps {
   static void average_drawn(const Arriving& tensors, const std::vector<Drawn*>& places,
                             const RandomKSettings& settings);
   /// Payloads: two bits an element, for -tau, 0 and tau.
-  static void send_two_bits(const Sending& tensors, float tau);
-  static Damage average_two_bits(const Arriving& tensors, float tau);
+  static void send(const Sending& tensors, const TwoBitFormat& format);
+  static Damage receive(const Arriving& tensors, const TwoBitFormat& format);
 
   class LowRank;
 

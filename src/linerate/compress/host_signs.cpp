@@ -66,18 +66,6 @@ class Tally {
   std::size_t half_;
 };
 
-SignSum sum_of(LevelRule rule) {
-  switch (rule) {
-    case LevelRule::mean_magnitude:
-      return SignSum::magnitudes;
-    case LevelRule::root_mean_square:
-      return SignSum::squares;
-    case LevelRule::mean_of_class:
-      break;
-  }
-  return SignSum::classes;
-}
-
 /// 0 for a class without elements.
 float mean_of(double sum, std::int64_t count) {
   return count > 0 ? static_cast<float>(sum / static_cast<double>(count)) : 0.0f;
@@ -137,14 +125,14 @@ void send_scaled(std::span<const float> x, std::span<float> residual, const Sign
     const auto values = x.subspan(first, count);
     std::byte* words = payload.data() + places.words_at + first / 8;
     if (residual.empty()) {
-      const SignSums sums = pack_signs(values, sum_of(format.rule), words);
+      const SignSums sums = pack_signs(values, format.rule, words);
       places.write(first, levels_of(format.rule, sums, count), payload);
     } else {
       const auto rest = residual.subspan(first, count);
-      const SignSums sums = add_and_pack_signs(values, rest, sum_of(format.rule), words);
+      const SignSums sums = add_and_pack_signs(values, rest, format.rule, words);
       const SignLevels levels = levels_of(format.rule, sums, count);
       places.write(first, levels, payload);
-      subtract_signs(words, levels, rest);
+      unpack_signs(words, levels, Unpack::subtract, rest);
     }
   }
 }
@@ -163,29 +151,22 @@ HostOps::Values HostOps::means(const Arriving& tensors) {
   return all;
 }
 
-void HostOps::set_means(const Arriving& tensors, const Values& values) {
-  for (std::size_t i = 0; i < values.size(); ++i)
-    std::copy(values[i].begin(), values[i].end(), tensors.items[i].mean.begin());
-}
-
 HostOps::Values HostOps::average(const std::vector<KeptValues*>& kept, const Values& x,
                                  double beta) {
-  const MovingAverage average(beta);
-  Values all;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    average(kept[i]->now(), x[i], kept[i]->next());
-    all.emplace_back(kept[i]->next());
-  }
-  return all;
+  std::vector<Room*> nexts;
+  for (KeptValues* const one : kept) nexts.push_back(&one->next());
+  return averaged(kept, nexts, x, beta);
 }
 
 HostOps::Values HostOps::averaged(const std::vector<KeptValues*>& kept,
                                   const std::vector<Room*>& rooms, const Values& x, double beta) {
-  const MovingAverage average(beta);
+  const auto keep = static_cast<float>(beta), take = static_cast<float>(1 - beta);
   Values all;
   for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::vector<float>& m = kept[i]->now();
     rooms[i]->resize(x[i].size());
-    average(kept[i]->now(), x[i], *rooms[i]);
+    std::transform(m.begin(), m.end(), x[i].begin(), rooms[i]->begin(),
+                   [&](float was, float is) { return keep * was + take * is; });
     all.emplace_back(*rooms[i]);
   }
   return all;
@@ -231,7 +212,7 @@ HostOps::Damage HostOps::read_finite_means(const Arriving& tensors, std::string_
 
 void HostOps::send_signs(const Sending& tensors, const Values& values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
-    pack_signs(values[i], SignSum::none, tensors.items[i].payload.data());
+    pack_signs(values[i], LevelRule::none, tensors.items[i].payload.data());
     tensors.items[i].sent = sign_bytes(values[i].size());
   }
 }
@@ -251,7 +232,7 @@ HostOps::Damage HostOps::vote(const Arriving& tensors, std::string_view method) 
       tally.clear();
       for (const auto& payload : arrived.payloads) tally.add(payload.data() + first / 8, words);
       tally.majority(words, votes);
-      set_signs(reinterpret_cast<const std::byte*>(votes.data()), {1, -1}, out);
+      unpack_signs(reinterpret_cast<const std::byte*>(votes.data()), {1, -1}, Unpack::set, out);
     }
   }
   return {};
@@ -266,7 +247,7 @@ void HostOps::send_scaled_signs(const Sending& tensors, const Values& x, const S
   }
 }
 
-HostOps::Damage HostOps::average_scaled_signs(const Arriving& tensors, const SignFormat& format) {
+HostOps::Damage HostOps::receive(const Arriving& tensors, const SignFormat& format) {
   for (const auto& [arrived, mean] : tensors.items) {
     const SignPlaces places(format, mean.size());
     const auto& payloads = arrived.payloads;
@@ -275,8 +256,8 @@ HostOps::Damage HostOps::average_scaled_signs(const Arriving& tensors, const Sig
     compress::average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
       while (!out.empty()) {  // the part of a block that lies in here
         const std::size_t count = std::min(out.size(), places.block - first % places.block);
-        add_signs(payloads[p].data() + places.words_at + first / 8, places.read(first, payloads[p]),
-                  out.first(count));
+        unpack_signs(payloads[p].data() + places.words_at + first / 8,
+                     places.read(first, payloads[p]), Unpack::add, out.first(count));
         first += count;
         out = out.subspan(count);
       }

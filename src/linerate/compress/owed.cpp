@@ -2,7 +2,6 @@
 // change of the number of ranks use this. A residual is the one form that each method can go on
 // with.
 #include <algorithm>
-#include <cstring>
 #include <functional>
 
 #include "linerate/compress/two_phase.hpp"
@@ -19,10 +18,8 @@ bool are_zeros(std::span<const float> values) {
 /// Adds `times` the field's values to a part of the residual, and sets the field to zero. A field
 /// of another size than the part has no meaning for the tensor, so it stays.
 void move(SavedField& field, float times, const Chunk& part, CompressedTensorState& to) {
-  std::vector<float> values(field.bytes.size() / sizeof(float));
-  if (values.size() != to_index(part.elements) || values.empty()) return;
-  std::memcpy(values.data(), field.bytes.data(), field.bytes.size());
-  if (are_zeros(values)) return;
+  const std::vector<float> values = floats_in(field.bytes);
+  if (values.size() != to_index(part.elements) || are_zeros(values)) return;
   to.residual.resize(to_index(to.elements));
   for (std::size_t i = 0; i < values.size(); ++i)
     to.residual[to_index(part.first) + i] += times * values[i];
@@ -35,6 +32,27 @@ void move_owed(SavedState& codec, const Chunk& part, CompressedTensorState& to) 
 }
 
 }  // namespace
+
+std::vector<SavedState> cut(const SavedState& whole, const std::vector<Chunk>& chunks) {
+  constexpr std::ptrdiff_t kEach = sizeof(float);
+  const std::int64_t elements = chunks.back().first + chunks.back().elements;
+  std::vector<SavedState> parts;
+  for (const Chunk& chunk : chunks) {
+    SavedState& fields = parts.emplace_back();
+    for (const SavedField& field : whole) {
+      auto begin = field.bytes.begin(), end = field.bytes.end();
+      if (field.is_array && begin != end) {
+        if (end - begin != elements * kEach)
+          throw InputError("checkpoint",
+                           "state of a two-phase exchange: its chunks are not those of the tensor");
+        begin += chunk.first * kEach;
+        end = begin + chunk.elements * kEach;
+      }
+      fields.push_back({field.name, field.passing, field.is_array, {begin, end}});
+    }
+  }
+  return parts;
+}
 
 /// A worker's fields are in units of the rank's own gradient, so they are added as they are. The
 /// owner's residual is in units of the mean of all ranks. So it is multiplied by the number of
@@ -74,11 +92,6 @@ namespace {
 
 using Floats = std::vector<float>;
 
-Floats floats_in(const std::vector<std::byte>& bytes) {
-  Floats values(bytes.size() / sizeof(float));
-  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
-  return values;
-}
 std::vector<std::byte> bytes_of(std::span<const float> values) {
   const auto bytes = std::as_bytes(values);
   return {bytes.begin(), bytes.end()};
@@ -166,36 +179,31 @@ class Redistribution {
   /// chunks. A single number is taken from the old chunk with the same number, or from the last
   /// one.
   std::vector<SavedState> workers() const {
-    const std::vector<Chunk> chunks = cut_into_chunks(own_.elements, ranks_);
-    std::vector<SavedState> workers;
-    for (std::size_t c = 0; c < chunks.size(); ++c) {
-      SavedState& fields = workers.emplace_back();
-      for (const SavedField& like : fields_like(own_.two_phase.workers)) {
-        SavedField& field = fields.emplace_back(like);
-        if (like.is_array)
-          field.bytes = cut(whole_of_workers(like), chunks[c]);
-        else if (const SavedField* there = field_of(own_.two_phase.workers, c, like.name))
+    SavedState whole = fields_like(own_.two_phase.workers);
+    for (SavedField& field : whole)
+      if (field.is_array) field.bytes = bytes_of(whole_of_workers(field));
+    std::vector<SavedState> workers = cut(whole, cut_into_chunks(own_.elements, ranks_));
+    for (std::size_t c = 0; c < workers.size(); ++c)
+      for (SavedField& field : workers[c])
+        if (const SavedField* there = field_of(own_.two_phase.workers, c, field.name);
+            there && !field.is_array)
           field.bytes = there->bytes;
-      }
-    }
     return workers;
   }
 
   /// The fields of the owner of the new chunk. Each saved rank owned one chunk, so their arrays one
   /// after the other are the whole tensor's. They are in units of the mean, so no factor is needed.
   SavedState server() const {
-    const Chunk chunk = cut_into_chunks(own_.elements, ranks_)[to_index(rank_)];
-    SavedState fields;
-    for (const SavedField& like : own_.two_phase.server) {
-      SavedField& field = fields.emplace_back(like);
-      if (!like.is_array) continue;
-      Floats whole;
+    SavedState whole = own_.two_phase.server;
+    for (SavedField& field : whole) {
+      if (!field.is_array) continue;
+      field.bytes.clear();
       for (const CompressedTensorState* s : saved_)
         for (const SavedField& part : s->two_phase.server)
-          if (part.name == like.name) append(whole, part);
-      field.bytes = whole.empty() ? std::vector<std::byte>() : cut(whole, chunk);
+          if (part.name == field.name)
+            field.bytes.insert(field.bytes.end(), part.bytes.begin(), part.bytes.end());
     }
-    return fields;
+    return cut(whole, cut_into_chunks(own_.elements, ranks_))[to_index(rank_)];
   }
 
   Floats whole_of_workers(const SavedField& like) const {
@@ -208,10 +216,9 @@ class Redistribution {
         const SavedField* part = c < s->two_phase.workers.size()
                                      ? field_of(s->two_phase.workers, c, like.name)
                                      : nullptr;
-        if (part)
-          append(whole, *part);
-        else  // a chunk that was dense owes nothing
-          whole.resize(whole.size() + to_index(chunks[c].elements));
+        // A chunk that was dense owes nothing.
+        const Floats values = part ? floats_in(part->bytes) : Floats(to_index(chunks[c].elements));
+        whole.insert(whole.end(), values.begin(), values.end());
       }
     }
     return is_mean(like.passing) ? mean_of(ranks, ranks.front().size())
@@ -230,16 +237,6 @@ class Redistribution {
     const auto named = [&](const SavedField& f) { return f.name == name; };
     const auto found = std::find_if(fields.begin(), fields.end(), named);
     return found == fields.end() ? nullptr : &*found;
-  }
-  static void append(Floats& whole, const SavedField& part) {
-    const Floats values = floats_in(part.bytes);
-    whole.insert(whole.end(), values.begin(), values.end());
-  }
-  std::vector<std::byte> cut(const Floats& whole, const Chunk& chunk) const {
-    if (whole.size() != to_index(own_.elements))
-      throw InputError("checkpoint",
-                       "state of a two-phase exchange: its chunks are not those of the tensor");
-    return bytes_of(std::span(whole).subspan(to_index(chunk.first), to_index(chunk.elements)));
   }
 
   int rank_, ranks_;

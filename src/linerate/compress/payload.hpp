@@ -13,6 +13,7 @@
 #include "linerate/compress/codec.hpp"
 #include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::compress {
 
@@ -236,5 +237,20 @@ class DistinctIndices {
   std::uint32_t low_mask_, high_mask_;
   std::uint32_t keys_[2 * kTurns];
 };
+
+enum class Places : std::uint8_t {
+  scattered,
+  block,  // one random start and what follows it, modulo n: kinder to memory, the same volume
+};
+/// Distinct places among n elements, the same on all ranks; `first` is added to each.
+template <class Index>
+void draw_places(std::uint64_t key, std::uint64_t n, Places places, std::uint64_t first,
+                 std::span<Index> out) {
+  const DistinctIndices scattered(key, n);
+  const std::uint64_t start = random_below(key, 0, n);
+  for (std::uint64_t j = 0; j < out.size(); ++j)
+    out[j] =
+        static_cast<Index>(first + (places == Places::block ? (start + j) % n : scattered.at(j)));
+}
 
 }  // namespace linerate::compress

@@ -142,6 +142,10 @@ struct CompressedTensorState {
   bool operator==(const CompressedTensorState&) const = default;
 };
 
+/// The fields of a whole tensor's codec for each chunk. Throws InputError for an array that is not
+/// empty and has not the tensor's elements.
+std::vector<SavedState> cut(const SavedState& whole, const std::vector<Chunk>& chunks);
+
 /// Moves all that is owed to `residual`, which has the same meaning for training. That is the part
 /// that codecs have not sent, and the part that the owner of this rank's chunk kept. `residual` is
 /// empty afterwards if nothing is owed.

@@ -30,16 +30,6 @@ Padded::Padded(const std::vector<std::int64_t>& sizes, std::int64_t of_multiple)
     elements += room(places.size() - 1);
   }
 }
-Padded Padded::of(const std::vector<TensorOps::Place>& tensors, std::int64_t multiple) {
-  std::vector<std::int64_t> sizes;
-  for (const TensorOps::Place& place : tensors) sizes.push_back(place.elements);
-  return {sizes, multiple};
-}
-Padded Padded::of(const TensorOps::Values& values, std::int64_t multiple) {
-  std::vector<std::int64_t> sizes;
-  for (const at::Tensor& one : values) sizes.push_back(one.numel());
-  return {sizes, multiple};
-}
 
 std::int64_t Padded::room(std::size_t tensor) const {
   return compress::ceil_div(places[tensor].elements, multiple) * multiple;
@@ -52,16 +42,19 @@ at::Tensor Padded::array(const std::vector<at::Tensor>& values) const {
 }
 
 at::Tensor Padded::array(const at::Tensor& joined) const {
-  if (joined.numel() == elements) return joined;
-  std::vector<std::int64_t> sizes;
-  for (const TensorOps::Place& place : places) sizes.push_back(place.elements);
-  return array(joined.split_with_sizes(sizes));
+  return joined.numel() == elements ? joined : array(joined.split_with_sizes(sizes()));
+}
+
+std::vector<std::int64_t> Padded::row_counts() const {
+  return mapped(sizes(), [&](std::int64_t n) { return compress::ceil_div(n, multiple); });
+}
+std::int64_t Padded::most_rows() const {
+  const std::vector<std::int64_t> rows = row_counts();
+  return *std::max_element(rows.begin(), rows.end());
 }
 
 at::Tensor Padded::by_row(const at::Tensor& numbers) const {
-  std::vector<std::int64_t> rows;
-  for (std::size_t t = 0; t < places.size(); ++t) rows.push_back(room(t) / multiple);
-  return spread(numbers, rows).unsqueeze(1);
+  return spread(numbers, row_counts()).unsqueeze(1);
 }
 
 /// Rows are full but for the last one of a tensor.
@@ -80,23 +73,27 @@ at::Tensor Padded::is_filled(const at::TensorOptions& options) const {
 }
 
 at::Tensor Padded::row_numbers(const at::TensorOptions& options) const {
-  std::int64_t most = 0;
-  for (std::size_t t = 0; t < places.size(); ++t) most = std::max(most, room(t) / multiple);
-  const at::Tensor numbers = at::arange(most, options);
-  std::vector<at::Tensor> all;
-  for (std::size_t t = 0; t < places.size(); ++t)
-    all.push_back(numbers.narrow(0, 0, room(t) / multiple));
-  return at::cat(all);
+  const at::Tensor numbers = at::arange(most_rows(), options);
+  return at::cat(mapped(row_counts(), [&](std::int64_t n) { return numbers.narrow(0, 0, n); }));
 }
 
 at::Tensor Padded::row_tensors(const at::TensorOptions& options) const {
-  return by_row(at::arange(static_cast<std::int64_t>(places.size()), options)).view({-1});
+  return by_row(at::arange(std::ssize(places), options)).view({-1});
+}
+
+std::vector<at::Tensor> sections(const std::vector<at::Tensor>& payloads,
+                                 const std::vector<std::int64_t>& begins,
+                                 const std::vector<at::Tensor>& like) {
+  std::vector<at::Tensor> all;
+  for (std::size_t t = 0; t < payloads.size(); ++t)
+    all.push_back(payloads[t].narrow(0, begins[t], like[t].numel()));
+  return all;
 }
 
 at::Tensor rounding_bits(const TensorOps::Sending& tensors, const Padded& rows) {
-  std::vector<at::Scalar> keys;
-  for (const compress::Keys& key : tensors.keys)
-    keys.emplace_back(static_cast<std::int64_t>(key.own));
+  const auto keys = mapped(tensors.keys, [](const compress::Keys& key) {
+    return at::Scalar(static_cast<std::int64_t>(key.own));
+  });
   const auto whole = tensors.values.options().dtype(at::kLong);
   return rounding_blocks(
       random_bits(rows.by_row(listed(keys, whole)).squeeze(1), rows.row_numbers(whole)));
@@ -113,12 +110,6 @@ constexpr std::int64_t kMostShortPlaces = std::int64_t{1} << 30;
 
 at::ScalarType type_of_places(std::int64_t elements) {
   return elements < kMostShortPlaces ? at::kInt : at::kLong;
-}
-
-std::vector<std::int64_t> sizes_of(const Padded& rows) {
-  std::vector<std::int64_t> sizes;
-  for (const TensorOps::Place& place : rows.places) sizes.push_back(place.elements);
-  return sizes;
 }
 
 at::Tensor listed(const std::vector<std::int64_t>& numbers, const at::TensorOptions& options) {
@@ -158,19 +149,11 @@ at::Tensor Magnitudes::sum_of_rows(const at::Tensor& of_rows) const {
 }
 
 at::Tensor Magnitudes::table(const at::Tensor& of_rows, const at::Scalar& fill) const {
-  std::int64_t most = 0;
-  for (std::size_t t = 0; t < tensors(); ++t) most = std::max(most, rows.room(t) / kEntryRow);
+  const std::int64_t most = rows.most_rows(), n = std::ssize(rows.places);
   const at::Tensor slots = row_tensors * most + rows.row_numbers(row_tensors.options());
-  const auto n = static_cast<std::int64_t>(tensors());
   return at::full({of_rows.size(0), n * most}, fill, of_rows.options())
       .index_copy_(1, slots, of_rows)
       .view({of_rows.size(0), n, most});
-}
-
-std::vector<std::int64_t> Magnitudes::firsts() const {
-  std::vector<std::int64_t> all;
-  for (const TensorOps::Place& place : rows.places) all.push_back(place.first);
-  return all;
 }
 
 /// Of each tensor the key of magnitude 0. Keys ascend where tensors ascend, and where magnitudes
@@ -214,7 +197,7 @@ at::Tensor Magnitudes::count_from(const Sorted& sorted, const at::Tensor& least)
   const at::TensorOptions type = whole();
   return at::searchsorted(sorted.keys, last_keys() - least, type.dtype() == at::kInt,
                           /*right=*/true) -
-         listed(firsts(), type);
+         listed(rows.firsts(), type);
 }
 
 // Chunks of the two-phase exchange where tensors lie: those of a bucket are coded in a call, as its
@@ -234,10 +217,9 @@ at::Tensor payload_in(const ChunkCall& call, const ChunkCall::Item& item, const 
   return room.narrow(0, call.has_sizes ? kPartSizeBytes : 0, item.bytes);
 }
 std::vector<at::Tensor> sizes_in(const std::vector<at::Tensor>& rooms) {
-  std::vector<at::Tensor> sizes;
-  for (const at::Tensor& room : rooms)
-    sizes.push_back(room.narrow(0, 0, kPartSizeBytes).view(at::kInt));
-  return sizes;
+  return mapped(rooms, [](const at::Tensor& room) {
+    return room.narrow(0, 0, kPartSizeBytes).view(at::kInt);
+  });
 }
 
 /// The items that travel dense, or the others: their codecs are of two classes.

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "linerate/compress/cast.hpp"
@@ -27,8 +28,18 @@ at::Tensor spread(const at::Tensor& numbers, const std::vector<std::int64_t>& si
 /// 1, 0, 1.
 struct Padded {
   Padded(const std::vector<std::int64_t>& sizes, std::int64_t multiple);
-  static Padded of(const std::vector<TensorOps::Place>& tensors, std::int64_t multiple);
-  static Padded of(const TensorOps::Values& values, std::int64_t multiple);
+  static Padded of(const std::vector<TensorOps::Place>& tensors, std::int64_t multiple) {
+    return {mapped(tensors, &TensorOps::Place::elements), multiple};
+  }
+  static Padded of(const TensorOps::Values& values, std::int64_t multiple) {
+    return {mapped(values, &at::Tensor::numel), multiple};
+  }
+
+  /// One number a tensor: its elements, and its first place.
+  std::vector<std::int64_t> sizes() const { return mapped(places, &TensorOps::Place::elements); }
+  std::vector<std::int64_t> firsts() const { return mapped(places, &TensorOps::Place::first); }
+  std::vector<std::int64_t> row_counts() const;
+  std::int64_t most_rows() const;
 
   /// The elements of each tensor, then zeros.
   at::Tensor array(const std::vector<at::Tensor>& values) const;
@@ -71,6 +82,19 @@ void set_average(const TensorOps::Arriving& tensors, const Padded& rows, Said&& 
   if (const int ranks = tensors.arrived.front().ranks; ranks > 1)
     mean.mul_(1.0f / static_cast<float>(ranks));
   TensorOps::set_means(tensors, rows.parts_of(mean));
+}
+
+/// Payloads' bytes from byte `begins` of each, as many as `like` has.
+std::vector<at::Tensor> sections(const std::vector<at::Tensor>& payloads,
+                                 const std::vector<std::int64_t>& begins,
+                                 const std::vector<at::Tensor>& like);
+
+/// Refuses gathered payloads of another size than expected(t).
+template <class Expected>
+void check_all_gathered(const TensorOps::Arriving& tensors, std::string_view method,
+                        Expected&& expected) {
+  for (std::size_t t = 0; t < tensors.arrived.size(); ++t)
+    check_gathered(tensors.arrived[t], expected(t), method);
 }
 
 // Magnitudes of a bucket's tensors as one array, and what is found of each tensor by itself: how
@@ -133,11 +157,8 @@ struct Magnitudes {
 
  private:
   at::Tensor last_keys() const;
-  std::vector<std::int64_t> firsts() const;
 };
 
-/// Sizes of tensors, as one number each.
-std::vector<std::int64_t> sizes_of(const Padded& rows);
 /// Whole numbers that the host knows, of the options' type: i32 or i64. By one copy that the host
 /// does not wait for.
 at::Tensor listed(const std::vector<std::int64_t>& numbers, const at::TensorOptions& options);

@@ -24,13 +24,10 @@ namespace linerate::torch_codecs {
 /// only written in place, because their memory belongs to that stream.
 ///
 /// Thread safety: one thread at a time.
-class CodedParameter {
+class CodedParameter : public compress::ParameterCodecs {
  public:
   CodedParameter(std::string name, const compress::Shape& shape,
                  compress::CompressedTensorState saved, at::Device device);
-
-  const std::string& name() const { return name_; }
-  const compress::Shape& shape() const { return shape_; }
 
   /// `method`: its compressor is over_tensors() of the device.
   void use(const compress::TensorMethod& method);
@@ -61,41 +58,24 @@ class CodedParameter {
   /// owed is as before. What add_kept() gives is undone by then (KeptTensor::undo_if).
   /// Returns whether it sent what was owed with its gradient.
   bool keep(const at::Tensor& none);
-  void drop();
   /// The host has learnt of each keep() that returned true since the last call whether there was
   /// nothing in one of them.
   void forget_sent(bool was_none);
 
-  compress::TwoPhase& two_phase() const { return *two_phase_; }
-
   /// What a codec of all tensors of a bucket needs of this one.
-  TensorOps::Codec* codec() const { return codec_.get(); }
-  const compress::Keys& keys() const { return keys_; }
+  TensorOps::Codec* codec() const { return static_cast<TensorOps::Codec*>(codec_.get()); }
   bool keeps_residual() const { return keeps_; }
 
   compress::CompressedTensorState state() const;
 
  private:
   at::Tensor zeros() const;
-  void set_residual(const compress::CompressedTensorState& from);
-  void add_residual(compress::CompressedTensorState& to) const;
-  void load(const compress::CompressedTensorState& from);
+  void set_residual(const std::vector<float>& from);
 
-  std::string name_;
-  compress::Shape shape_;
   at::Device device_;
-  std::string label_;
-  std::unique_ptr<TensorCodec> codec_;
-  std::unique_ptr<compress::TwoPhase> two_phase_;
-  bool keeps_ = false;   // the method has error feedback
-  at::Tensor residual_;  // as the last step that counts left it; undefined: nothing is owed
-  at::Tensor next_;      // as this step leaves it
-  compress::CompressedTensorState loaded_;  // before a method is used
-  compress::Keys keys_;
-  bool is_touched_ = false;      // by this step
-  bool sends_residual_ = false;  // with this step's gradient
-  bool was_sent_ = false;        // by a step that is kept, unless there was nothing in it
-  bool may_owe_elsewhere_;       // than in the residual
+  at::Tensor residual_;    // as the last step that counts left it; undefined: nothing is owed
+  at::Tensor next_;        // as this step leaves it
+  bool was_sent_ = false;  // by a step that is kept, unless there was nothing in it
 };
 
 }  // namespace linerate::torch_codecs

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "linerate/compress/dense_below.hpp"
-#include "linerate/compress/method/make_codec.hpp"
+#include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/torch_codecs/tensor_ops.hpp"
@@ -35,13 +35,13 @@ class OverTensors : public compress::OverCompressor {
   }
 
   std::unique_ptr<compress::Codec> codec(const compress::Shape& shape) const override {
-    return compress::make_codec<TensorOps>({inner(), shape, device_},
-                                           find_built_in(*inner())->choice(shape));
+    return compress::made_of<TensorOps>({inner(), shape, device_},
+                                        find_built_in(*inner())->choice(shape));
   }
   std::unique_ptr<compress::Codec> of_dense(const compress::Shape& shape) const override {
     const auto choice = find_built_in(*inner())->dense_choice();
     if (!choice) return nullptr;
-    return compress::make_codec<TensorOps>({inner(), shape, device_, true}, *choice);
+    return compress::made_of<TensorOps>({inner(), shape, device_, true}, *choice);
   }
   std::unique_ptr<const compress::Compressor> of_means() const override {
     std::shared_ptr<const compress::Compressor> means = inner()->of_means();
@@ -58,13 +58,6 @@ class OverTensors : public compress::OverCompressor {
 
 }  // namespace
 
-std::unique_ptr<TensorCodec> as_tensor_codec(std::unique_ptr<compress::Codec> codec) {
-  auto* const over_tensors = dynamic_cast<TensorCodec*>(codec.get());
-  LINERATE_CHECK(!codec || over_tensors, "a codec that is none over tensors");
-  static_cast<void>(codec.release());
-  return std::unique_ptr<TensorCodec>(over_tensors);
-}
-
 std::unique_ptr<const compress::Compressor> over_tensors(const doc::Component& compressor,
                                                          at::Device device) {
   std::shared_ptr<const compress::Compressor> made = compress::make_compressor(compressor);
@@ -78,7 +71,8 @@ std::unique_ptr<const compress::Compressor> over_tensors(const doc::Component& c
 
 std::unique_ptr<TensorCodec> make_tensor_codec(const doc::Component& compressor,
                                                const compress::Shape& shape, at::Device device) {
-  return as_tensor_codec(over_tensors(compressor, device)->codec(shape));
+  std::unique_ptr<compress::Codec> codec = over_tensors(compressor, device)->codec(shape);
+  return std::unique_ptr<TensorCodec>(static_cast<TensorCodec*>(codec.release()));
 }
 
 }  // namespace linerate::torch_codecs

@@ -23,15 +23,11 @@ namespace {
 using compress::EntryFormat;
 
 std::vector<std::int64_t> most_of(const EntryFormat& format, const Magnitudes& of) {
-  std::vector<std::int64_t> most;
-  for (const std::int64_t n : sizes_of(of.rows)) most.push_back(format.most_of(n));
-  return most;
+  return mapped(of.rows.sizes(), [&](std::int64_t n) { return format.most_of(n); });
 }
 
 TensorOps::Values nows_of(const std::vector<KeptTensor*>& kept) {
-  TensorOps::Values values;
-  for (const KeptTensor* one : kept) values.push_back(one->now());
-  return values;
+  return mapped(kept, &KeptTensor::now);
 }
 /// What is kept, as an array that rows lay out: the very one of the last step, or a copy.
 at::Tensor array_of(const std::vector<KeptTensor*>& kept, const Padded& rows) {
@@ -64,7 +60,7 @@ class Bisection {
     const at::Tensor absolute = of_.x.abs();
     const at::Tensor count = of_.count(of_.bits() > 0).to(at::kDouble);
     const at::Tensor sum = of_.table(absolute.sum(1, false, at::kDouble).unsqueeze(0), 0).sum(2)[0];
-    const at::Tensor n = listed(sizes_of(of_.rows), of_.whole()).to(at::kDouble);
+    const at::Tensor n = listed(of_.rows.sizes(), of_.whole()).to(at::kDouble);
     const at::Tensor mean = sum / count.clamp_min(1) * count / n;
     const at::Tensor largest = of_.table(absolute.amax(1).unsqueeze(0), 0).amax(2)[0];
     const auto tensors = static_cast<std::int64_t>(of_.tensors());
@@ -181,9 +177,9 @@ TensorOps::Chosen TensorOps::choose_by_halving(const Sending& tensors, const Roo
   const at::Tensor others = of->reach(bisection.lower());
   others.bitwise_and_(upper.logical_not()).bitwise_and_(of->rows.is_filled(of->whole()));
   const at::Tensor candidates = of->count(others);
-  std::vector<at::Scalar> random;
-  for (const compress::Keys& keys : tensors.keys)
-    random.emplace_back(linerate::random_unit(keys.own, 0));
+  const auto random = mapped(tensors.keys, [](const compress::Keys& keys) {
+    return at::Scalar(linerate::random_unit(keys.own, 0));
+  });
   const at::Tensor run = ((candidates - wanted + 1).to(at::kDouble) *
                           listed(random, of->x.options().dtype(at::kDouble)))
                              .to(candidates.scalar_type());
@@ -212,7 +208,7 @@ namespace {
 at::Tensor least_by_last(const Magnitudes& of, const EntryFormat& format,
                          const std::vector<KeptTensor*>& taus) {
   std::vector<std::int64_t> k, limits;
-  for (const std::int64_t n : sizes_of(of.rows)) {
+  for (const std::int64_t n : of.rows.sizes()) {
     k.push_back(compress::entries_of(format.density, n));
     limits.push_back(std::min(format.most_of(n), 2 * k.back()));
   }
@@ -272,8 +268,7 @@ void TensorOps::accumulate(const Sending& tensors, const std::vector<KeptValues*
 TensorOps::Chosen TensorOps::choose_by_sample(const Sending& tensors, const Rooms&,
                                               const EntryFormat& format,
                                               const std::vector<KeptValues*>& kept) {
-  Values r;
-  for (const KeptTensor* one : kept) r.push_back(one->next());
+  const Values r = mapped(kept, &KeptTensor::next);
   const auto of = std::make_shared<Magnitudes>(r, kept.front()->next_array().view({-1, kEntryRow}));
   const std::vector<std::int64_t> k = most_of(format, *of);
   const at::Tensor wanted = listed(k, of->whole());
@@ -290,36 +285,32 @@ void TensorOps::clear(const Chosen& sent, const std::vector<KeptValues*>& kept) 
 }
 
 void TensorOps::add_momentum(const Arriving& tensors, const std::vector<KeptValues*>& kept,
-                             const compress::DgcSettings& settings) {
-  const auto m = static_cast<float>(settings.momentum);
+                             const compress::DenseMomentum& rule) {
   const Padded rows = Padded::of(tensors.places, 1);
   const at::Tensor mean = at::cat(means(tensors)), u = array_of(kept, rows);
-  const at::Tensor next = settings.nesterov ? (u + mean).mul_(m) : (u * m).add_(mean);
+  const at::Tensor taken = rule.take == 1 ? mean : mean * rule.take;
+  const at::Tensor next = rule.nesterov ? (u + mean).mul_(rule.keep) : (u * rule.keep).add_(taken);
   write_parts(kept, rows, next);
-  set_means(tensors, rows.parts_of(settings.nesterov ? next + mean : next));
+  set_means(tensors, rows.parts_of(rule.nesterov ? next + mean : next));
 }
 
 /// The host draws, because places follow from the key alone. It copies them from pinned memory of
 /// their own type, because a copy that converts would wait for itself.
 void TensorOps::send_drawn(const Sending& tensors, const std::vector<Drawn*>& places,
                            const compress::RandomKSettings& settings) {
-  std::vector<std::int64_t> k;
-  for (const Place& place : tensors.places)
-    k.push_back(compress::entries_of(settings.density, place.elements));
+  const std::vector<std::int64_t> k = mapped(tensors.places, [&](const Place& place) {
+    return compress::entries_of(settings.density, place.elements);
+  });
   const Padded drawn(k, 1);
   const at::TensorOptions whole = tensors.values.options().dtype(at::kInt);
   const at::Tensor index = at::empty(
       {drawn.elements}, at::TensorOptions(at::kInt).pinned_memory(!tensors.values.is_cpu()));
   auto* to = index.data_ptr<std::int32_t>();
   for (std::size_t t = 0; t < k.size(); ++t) {
-    const auto n = static_cast<std::uint64_t>(tensors.places[t].elements);
-    const compress::DistinctIndices scattered(tensors.keys[t].shared, n);
-    const std::uint64_t start = random_below(tensors.keys[t].shared, 0, n);
-    for (std::uint64_t j = 0; j < to_index(k[t]); ++j) {
-      const bool is_block = settings.places == compress::Places::block;
-      const std::uint64_t at = is_block ? (start + j) % n : scattered.at(j);
-      *to++ = static_cast<std::int32_t>(tensors.places[t].first + static_cast<std::int64_t>(at));
-    }
+    const auto& [first, n] = tensors.places[t];
+    compress::draw_places(tensors.keys[t].shared, to_index(n), settings.places, to_index(first),
+                          std::span(to, to_index(k[t])));
+    to += k[t];
   }
   *places.front() = index.to(whole, /*non_blocking=*/true).to(at::kLong);
   corrected(tensors);
@@ -334,20 +325,15 @@ void TensorOps::send_drawn(const Sending& tensors, const std::vector<Drawn*>& pl
     sent = sent * spread(listed(unbiased, sent.options()), k);
   }
   sent = sent + 0.0f;
-  Values payloads;
-  for (const at::Tensor& payload : tensors.payloads) payloads.push_back(payload.view(at::kFloat));
-  at::_foreach_copy_(payloads, drawn.parts_of(sent));
+  at::_foreach_copy_(viewed(tensors.payloads, at::kFloat), drawn.parts_of(sent));
   if (keeps) tensors.next.index_fill_(0, *places.front(), 0);
 }
 
 void TensorOps::average_drawn(const Arriving& tensors, const std::vector<Drawn*>& places,
                               const compress::RandomKSettings& settings) {
-  Values sums;
-  for (std::size_t t = 0; t < tensors.arrived.size(); ++t) {
-    const std::int64_t k = compress::entries_of(settings.density, tensors.places[t].elements);
-    check_sum(tensors.arrived[t], 4 * k, "randomk");
-    sums.push_back(tensors.arrived[t].payloads[0].view(at::kFloat));
-  }
+  const Values sums = sums_in(tensors, at::kFloat, "randomk", [&](std::size_t t) {
+    return compress::entries_of(settings.density, tensors.places[t].elements);
+  });
   const float share = 1.0f / static_cast<float>(tensors.arrived.front().ranks);
   at::_foreach_zero_(means(tensors));
   tensors.means.index_copy_(0, *places.front(), at::cat(sums) * share);
@@ -359,39 +345,41 @@ at::Tensor levels_of(const at::Tensor& codes, float tau) {
   return (codes.to(at::kFloat) - 1) * tau;
 }
 
+/// Each tensor's part of packed codes.
+TensorOps::Values codes_of_each(const Padded& rows, const at::Tensor& packed) {
+  return mapped(rows.places, [&](const TensorOps::Place& place) {
+    return packed.narrow(0, place.first / 4, compress::two_bit_bytes(place.elements));
+  });
+}
+
 }  // namespace
 
-void TensorOps::send_two_bits(const Sending& tensors, float tau) {
+void TensorOps::send(const Sending& tensors, const compress::TwoBitFormat& format) {
   const Values v = corrected(tensors);
   const Padded rows = Padded::of(v, kEntryRow);
   const at::Tensor x = rows.array(v).view({-1, kEntryRow});
+  const float tau = format.tau;
   at::Tensor codes = 1 + (x >= tau).to(at::kByte) - (x <= -tau).to(at::kByte);
   if (tensors.keeps_residual())
     at::_foreach_sub_(v, rows.parts_of(levels_of(codes, tau).view({-1})));
   codes = codes * rows.is_filled(x.options());
-  const at::Tensor packed = pack_codes(codes.view({-1}), 2);
-  Values sent;
-  for (std::size_t t = 0; t < v.size(); ++t)
-    sent.push_back(packed.narrow(0, rows.places[t].first / 4, tensors.payloads[t].numel()));
-  at::_foreach_copy_(tensors.payloads, sent);
+  at::_foreach_copy_(tensors.payloads, codes_of_each(rows, pack_codes(codes.view({-1}), 2)));
 }
 
-TensorOps::Damage TensorOps::average_two_bits(const Arriving& tensors, float tau) {
+TensorOps::Damage TensorOps::receive(const Arriving& tensors,
+                                     const compress::TwoBitFormat& format) {
   const Padded rows = Padded::of(tensors.places, kEntryRow);
   const at::Tensor is_filled = rows.is_filled(tensors.means.options()).view({-1});
-  for (std::size_t t = 0; t < tensors.arrived.size(); ++t)
-    check_gathered(tensors.arrived[t], compress::two_bit_bytes(rows.places[t].elements),
-                   "threshold");
+  check_all_gathered(tensors, "threshold", [&](std::size_t t) {
+    return compress::two_bit_bytes(rows.places[t].elements);
+  });
   Damage damage;
   set_average(tensors, rows, [&](const Values& payloads, std::size_t) {
     const at::Tensor bytes = at::zeros({rows.elements / 4}, payloads.front().options());
-    Values to;
-    for (std::size_t t = 0; t < payloads.size(); ++t)
-      to.push_back(bytes.narrow(0, rows.places[t].first / 4, payloads[t].numel()));
-    at::_foreach_copy_(to, payloads);
+    at::_foreach_copy_(codes_of_each(rows, bytes), payloads);
     const at::Tensor codes = unpack_codes(bytes, rows.elements, 2);
     damage = either(damage, (codes > is_filled * 2).any());
-    return levels_of(codes, tau);
+    return levels_of(codes, format.tau);
   });
   return damage;
 }

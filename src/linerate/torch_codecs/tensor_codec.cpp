@@ -57,15 +57,6 @@ std::span<std::byte> KeptTensor::bytes() {
   return {static_cast<std::byte*>(lent_.data_ptr()), lent_.nbytes()};
 }
 
-compress::StateField state_field(std::string name, compress::Passing passing, KeptTensor& kept,
-                                 bool is_array) {
-  static compress::Kept<std::vector<float>> of_that_type;
-  compress::StateField field(std::move(name), passing, of_that_type);
-  field.is_array = is_array;
-  field.kept = &kept;
-  return field;
-}
-
 at::Tensor either(const at::Tensor& a, const at::Tensor& b) {
   if (!a.defined() || !b.defined()) return a.defined() ? a : b;
   return at::bitwise_or(a, b);

@@ -16,10 +16,12 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "linerate/compress/codec.hpp"
@@ -27,21 +29,6 @@
 #include "linerate/doc/strategy.hpp"
 
 namespace linerate::torch_codecs {
-
-/// As compress::Input.
-struct TensorInput {
-  at::Tensor gradient;  // f32[elements], contiguous
-  at::Tensor residual;  // f32[elements], contiguous, written; undefined: v = gradient
-  compress::Keys keys;
-  int ranks = 1;
-  int phase = -1;
-  std::optional<float> loss_scale = {};
-};
-
-struct TensorPayload {
-  at::Tensor bytes;  // u8[the round's bytes]
-  at::Tensor used;   // i64, of `bytes`; undefined: all
-};
 
 /// As compress::Arrived. Payloads of a bound are padded to it.
 struct TensorArrived {
@@ -100,8 +87,6 @@ class KeptTensor : public compress::KeptField {
   mutable at::Tensor lent_;  // is looked at again when it is asked for
   Part next_;
 };
-compress::StateField state_field(std::string name, compress::Passing passing, KeptTensor& kept,
-                                 bool is_array = true);
 
 /// What an implementation is made of.
 struct Making {
@@ -113,6 +98,19 @@ struct Making {
 
 /// Of two answers, bool; undefined: no.
 at::Tensor either(const at::Tensor& a, const at::Tensor& b);
+
+/// What `make`, a function or a member, gives for each of a list.
+template <class List, class Make>
+auto mapped(const List& list, Make make) {
+  std::vector<std::decay_t<std::invoke_result_t<Make, decltype(*list.begin())>>> all;
+  all.reserve(list.size());
+  for (const auto& one : list) all.push_back(std::invoke(make, one));
+  return all;
+}
+/// The memory of each one as elements of a type.
+inline std::vector<at::Tensor> viewed(const std::vector<at::Tensor>& all, at::ScalarType type) {
+  return mapped(all, [type](const at::Tensor& one) { return one.view(type); });
+}
 
 // The integer arithmetic of payloads with operators of tensors. It has bits of floats, packed
 // codes, and compress's random numbers (core/random.hpp, compress/cast.hpp), to the bit.

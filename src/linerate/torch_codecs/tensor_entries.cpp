@@ -26,12 +26,6 @@ constexpr std::int64_t kWordBytes = 4;
 static_assert(compress::kEntryBytes == 2 * kWordBytes && compress::kCountBytes == kWordBytes &&
               compress::kPartSizeBytes == kWordBytes);
 
-std::vector<at::Tensor> words_of(const std::vector<at::Tensor>& payloads) {
-  std::vector<at::Tensor> words;
-  for (const at::Tensor& payload : payloads) words.push_back(payload.view(at::kInt));
-  return words;
-}
-
 /// What is known of tensors before any value is: one number each.
 struct Sizes {
   Sizes(const std::vector<std::int64_t>& of_tensors, const EntryFormat& format) : n(of_tensors) {
@@ -76,12 +70,6 @@ at::Tensor places_of(const TensorOps::Chosen& chosen, const Slots& slots,
   return at::searchsorted(chosen.of->running_count(chosen.mask),
                           slots.from(before - first_slots + 1), whole.dtype() == at::kInt)
       .clamp_max_(chosen.of->rows.elements - 1);
-}
-
-std::vector<std::int64_t> firsts_of(const Padded& rows) {
-  std::vector<std::int64_t> firsts;
-  for (const TensorOps::Place& place : rows.places) firsts.push_back(place.first);
-  return firsts;
 }
 
 /// Removes the entries that are sent from the residual.
@@ -155,7 +143,7 @@ void send_counted(const TensorOps::Sending& tensors, const TensorOps::Chosen& ch
   room.words.index_add_(0, at.add_(slots.of(counts)).clamp_max_(last), indices);
   room.words.index_add_(0, room.begins, said.to(at::kInt));
   if (tensors.block) return;
-  at::_foreach_copy_(words_of(tensors.payloads), room.words.split_with_sizes(sizes.words));
+  at::_foreach_copy_(viewed(tensors.payloads, at::kInt), room.words.split_with_sizes(sizes.words));
   tensors.used.copy_(lengths * kWordBytes);
 }
 
@@ -202,7 +190,7 @@ ArrivedWords words_of_payloads(const TensorOps::Arriving& tensors, std::int64_t 
   std::vector<at::Tensor> payloads, used;
   for (std::int64_t r = first; r < first + ranks; ++r)
     for (const TensorArrived& one : tensors.arrived) payloads.push_back(one.payloads[to_index(r)]);
-  ArrivedWords arrived{at::cat(words_of(payloads)), {}, {}};
+  ArrivedWords arrived{at::cat(viewed(payloads, at::kInt)), {}, {}};
   const at::Tensor of_rank = at::arange(0, ranks * sizes.all_words, sizes.all_words, whole);
   arrived.begins = of_rank.unsqueeze(1) + listed(sizes.first_words, whole);
   if (!tensors.arrived.front().used.defined()) return arrived;
@@ -217,8 +205,7 @@ class EntrySums {
   EntrySums(const TensorOps::Arriving& tensors, const EntryFormat& format, const Sizes& sizes,
             const at::TensorOptions& whole)
       : tensors_(tensors), format_(format), slots_(sizes, whole) {
-    std::vector<std::int64_t> firsts;
-    for (const TensorOps::Place& place : tensors.places) firsts.push_back(place.first);
+    const auto firsts = mapped(tensors.places, &TensorOps::Place::first);
     const auto numbers = listed({sizes.n, sizes.most, sizes.first_slots, firsts}, whole);
     n_ = numbers[0], most_ = numbers[1], first_slots_ = numbers[2];
     size_ = slots_.of(n_);
@@ -294,10 +281,10 @@ class EntrySums {
 void TensorOps::send_entries(const Sending& tensors, const Chosen& chosen,
                              const EntryFormat& format) {
   const Padded& rows = chosen.of->rows;
-  const Sizes sizes(sizes_of(rows), format);
+  const Sizes sizes(rows.sizes(), format);
   const at::TensorOptions whole = chosen.of->whole();
   const Slots slots(sizes, whole);
-  const auto numbers = listed({sizes.first_slots, firsts_of(rows)}, whole);
+  const auto numbers = listed({sizes.first_slots, rows.firsts()}, whole);
   const at::Tensor &first_slots = numbers[0], &first_places = numbers[1];
   at::Tensor at = places_of(chosen, slots, first_slots);
   if (chosen.is_all.defined())
@@ -314,12 +301,10 @@ void TensorOps::send_entries(const Sending& tensors, const Chosen& chosen,
 }
 
 TensorOps::Damage TensorOps::average_entries(const Arriving& tensors, const EntryFormat& format) {
-  std::vector<std::int64_t> n;
-  for (const Place& place : tensors.places) n.push_back(place.elements);
-  const Sizes sizes(n, format);
+  const Sizes sizes(mapped(tensors.places, &Place::elements), format);
   if (!tensors.block)
-    for (std::size_t t = 0; t < n.size(); ++t)
-      check_gathered(tensors.arrived[t], sizes.words[t] * kWordBytes, format.method);
+    check_all_gathered(tensors, format.method,
+                       [&](std::size_t t) { return sizes.words[t] * kWordBytes; });
   const std::int64_t words =
       tensors.block ? tensors.block->bytes.size(1) / kWordBytes : sizes.all_words;
   const std::int64_t payloads =
@@ -335,7 +320,7 @@ TensorOps::Damage TensorOps::average_entries(const Arriving& tensors, const Entr
   EntrySums sums(tensors, format, sizes, whole);
   for (std::int64_t first = 0; first < payloads; first += most) {
     const std::int64_t ranks = std::min(most, payloads - first);
-    sums.add(tensors.block ? words_of_blocks(*tensors.block, first, ranks, n.size(), whole)
+    sums.add(tensors.block ? words_of_blocks(*tensors.block, first, ranks, sizes.n.size(), whole)
                            : words_of_payloads(tensors, first, ranks, sizes, whole));
   }
   const int of_ranks = tensors.block ? tensors.of_ranks : tensors.arrived.front().ranks;

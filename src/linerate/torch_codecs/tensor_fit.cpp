@@ -18,7 +18,6 @@ namespace {
 
 using compress::SidcoSearch;
 using compress::SidcoSettings;
-using compress::StageControl;
 
 /// Sums of each tensor, on the host.
 using Sums = std::vector<std::vector<double>>;
@@ -45,8 +44,7 @@ struct Fit {
 
 /// Rows added up, f64[tensors] each.
 std::vector<at::Tensor> summed(const Magnitudes& of, const std::vector<at::Tensor>& of_rows) {
-  const at::Tensor sums = of.table(at::stack(of_rows), 0).sum(2);
-  return sums.unbind(0);
+  return of.table(at::stack(of_rows), 0).sum(2).unbind(0);
 }
 
 std::vector<SidcoSearch> begun(const Magnitudes& of, const std::vector<int>& stages,
@@ -73,8 +71,8 @@ std::vector<SidcoSearch> begun(const Magnitudes& of, const std::vector<int>& sta
 }
 
 at::Tensor listed_bits(const std::vector<std::uint32_t>& bits, const at::Tensor& like) {
-  std::vector<at::Scalar> numbers;
-  for (const std::uint32_t one : bits) numbers.emplace_back(static_cast<std::int64_t>(one));
+  const auto numbers =
+      mapped(bits, [](std::uint32_t one) { return at::Scalar(static_cast<std::int64_t>(one)); });
   return listed(numbers, like.options().dtype(at::kInt));
 }
 
@@ -143,9 +141,7 @@ at::Tensor sample_of(const at::Tensor& v) {
 
 template <class T>
 std::vector<T> those(const std::vector<T>& all, const std::vector<std::size_t>& which) {
-  std::vector<T> some;
-  for (const std::size_t t : which) some.push_back(all[t]);
-  return some;
+  return mapped(which, [&](std::size_t t) { return all[t]; });
 }
 
 }  // namespace
@@ -157,7 +153,6 @@ TensorOps::Chosen TensorOps::choose_by_fit(const Sending& tensors, const Rooms&,
                                            const Controls& controls,
                                            const SidcoSettings& settings) {
   const Values v = corrected(tensors);
-  const int most_stages = compress::sidco_most_stages(settings.density);
   std::vector<int> stages;
   Values looked_at;
   for (std::size_t t = 0; t < v.size(); ++t) {
@@ -178,34 +173,25 @@ TensorOps::Chosen TensorOps::choose_by_fit(const Sending& tensors, const Rooms&,
   }
 
   const auto of = std::make_shared<Magnitudes>(v);
-  std::vector<std::uint32_t> least;
-  for (const Fit& fit : fits) least.push_back(fit.least);
-  const at::Tensor mask = of->reach(listed_bits(least, of->x));
+  const at::Tensor mask = of->reach(listed_bits(mapped(fits, &Fit::least), of->x));
   const at::Tensor on_the_host = of->count(mask).cpu().to(at::kLong);
   const auto* reached = on_the_host.data_ptr<std::int64_t>();
   std::vector<std::int64_t> counts(v.size());
   std::vector<std::size_t> mended;  // by their largest magnitudes
   for (std::size_t t = 0; t < v.size(); ++t) {
     const std::int64_t n = v[t].numel(), k = compress::entries_of(settings.density, n);
-    const std::int64_t capacity = std::min(compress::sidco_capacity(k), n);
-    counts[t] = reached[t];
     if (fits[t].least == compress::kNoMagnitude) {
       counts[t] = std::min(k, fits[t].positive);
       if (counts[t] > 0) mended.push_back(t);
       continue;
     }
     const bool is_no_sample =
-        by_sample[t] && counts[t] > n / static_cast<std::int64_t>(compress::kMostPicked);
-    if (is_no_sample) counts[t] = capacity;
-    StageControl control(most_stages);
-    control.restore(controls[t]->now());
-    control.observe(static_cast<double>(counts[t]) / static_cast<double>(k));
-    controls[t]->next() = control.state();
-    const std::int64_t wanted = by_sample[t] ? k : std::min(k, fits[t].positive);
-    const bool are_few = settings.stages == 0 && 2 * counts[t] < wanted;
-    if (!is_no_sample && counts[t] <= capacity && !are_few) continue;
-    counts[t] = are_few ? wanted : capacity;
-    mended.push_back(t);
+        by_sample[t] && reached[t] > n / static_cast<std::int64_t>(compress::kMostPicked);
+    const std::int64_t selected =
+        is_no_sample ? std::min(compress::sidco_capacity(k), n) : reached[t];
+    counts[t] = compress::sidco_count(
+        settings, k, selected, by_sample[t] ? k : std::min(k, fits[t].positive), *controls[t]);
+    if (is_no_sample || counts[t] != reached[t]) mended.push_back(t);
   }
   if (!mended.empty()) {
     const Magnitudes some(those(v, mended));

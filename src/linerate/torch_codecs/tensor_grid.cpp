@@ -37,14 +37,12 @@ at::Tensor rounded_up(const at::Tensor& value) {
 /// each tensor is filled up to as many rows as the largest has.
 at::Tensor sums_of(const Padded& rows, const at::Tensor& x) {
   const at::Tensor of_rows = x.view({-1, kRow}).sum(1);
-  std::int64_t most = 0;
-  for (std::size_t t = 0; t < rows.places.size(); ++t) most = std::max(most, rows.room(t) / kRow);
+  const std::int64_t most = rows.most_rows();
   const at::Tensor zeros = at::zeros({most}, of_rows.options());
   std::vector<at::Tensor> all;
-  for (std::size_t t = 0; t < rows.places.size(); ++t) {
-    const std::int64_t own = rows.room(t) / kRow;
-    all.push_back(of_rows.narrow(0, rows.places[t].first / kRow, own));
-    all.push_back(zeros.narrow(0, 0, most - own));
+  for (const at::Tensor& own : of_rows.split_with_sizes(rows.row_counts())) {
+    all.push_back(own);
+    all.push_back(zeros.narrow(0, 0, most - own.numel()));
   }
   return at::cat(all).view({-1, most}).sum(1);
 }
@@ -55,9 +53,8 @@ at::Tensor deviations_of(const Padded& rows, const at::Tensor& x, double clip) {
   const at::Tensor largest =
       at::stack(at::_foreach_norm(rows.parts_of(x), std::numeric_limits<double>::infinity()));
   if (!(clip > 0)) return largest;
-  std::vector<at::Scalar> sizes;
-  for (const TensorOps::Place& place : rows.places)
-    sizes.emplace_back(static_cast<double>(place.elements));
+  const auto sizes =
+      mapped(rows.sizes(), [](std::int64_t n) { return at::Scalar(static_cast<double>(n)); });
   const at::Tensor wide = x.to(at::kDouble), n = listed(sizes, wide.options());
   const at::Tensor mean = sums_of(rows, wide) / n;
   const at::Tensor squares = sums_of(rows, wide.square());
@@ -173,11 +170,11 @@ class TensorGrids {
     return all;
   }
   std::vector<at::Tensor> codes_in(const at::Tensor& packed) const {
-    std::vector<at::Tensor> all;
-    for (std::size_t t = 0; t < rows_.places.size(); ++t)
-      all.push_back(
-          packed.narrow(0, rows_.places[t].first * format_.bits / 8, bytes(t) - heads_bytes(t)));
-    return all;
+    return mapped(rows_.places, [&](const TensorOps::Place& place) {
+      return packed.narrow(0, place.first * format_.bits / 8,
+                           compress::bytes_of(format_, place.elements) -
+                               compress::heads_bytes(format_, place.elements));
+    });
   }
   at::Tensor room_of_heads(const at::TensorOptions& options) const {
     const std::int64_t all =
@@ -214,21 +211,11 @@ class TensorGrids {
   at::Tensor filled_;  // bool[rows][kRow]
 };
 
-/// Payloads' bytes from byte `begins` of each.
-std::vector<at::Tensor> sections(const std::vector<at::Tensor>& payloads,
-                                 const std::vector<std::int64_t>& begins,
-                                 const std::vector<at::Tensor>& like) {
-  std::vector<at::Tensor> all;
-  for (std::size_t t = 0; t < payloads.size(); ++t)
-    all.push_back(payloads[t].narrow(0, begins[t], like[t].numel()));
-  return all;
-}
-
 }  // namespace
 
 /// The steps of the host's GridCoder, each for the whole bucket: correct, heads, grids, codes,
 /// pack, copy to the payloads, subtract from the residual.
-void TensorOps::send_grid_codes(const Sending& tensors, const GridFormat& format) {
+void TensorOps::send(const Sending& tensors, const GridFormat& format) {
   const Values v = corrected(tensors);
   const TensorGrids coder(format, v, tensors.values.options());
   const at::Tensor x = coder.rows().array(v), heads = coder.heads_of(x);
@@ -246,13 +233,11 @@ void TensorOps::send_grid_codes(const Sending& tensors, const GridFormat& format
     at::_foreach_sub_(v, coder.rows().parts_of(coder.points_of(codes, grids)));
 }
 
-TensorOps::Damage TensorOps::average_grid_codes(const Arriving& tensors, const GridFormat& format) {
+TensorOps::Damage TensorOps::receive(const Arriving& tensors, const GridFormat& format) {
   const TensorGrids coder(format, tensors.places, tensors.means.options());
+  check_all_gathered(tensors, format.method, [&](std::size_t t) { return coder.bytes(t); });
   std::vector<std::int64_t> begins;
-  for (std::size_t t = 0; t < tensors.arrived.size(); ++t) {
-    check_gathered(tensors.arrived[t], coder.bytes(t), format.method);
-    begins.push_back(coder.heads_bytes(t));
-  }
+  for (std::size_t t = 0; t < tensors.arrived.size(); ++t) begins.push_back(coder.heads_bytes(t));
   Damage damage;
   set_average(tensors, coder.rows(), [&](const Values& payloads, std::size_t) {
     const at::Tensor heads = coder.room_of_heads(tensors.means.options()),

@@ -144,9 +144,7 @@ at::Tensor TensorOps::LowRank::of_group(const Group& group, Side side) const {
 }
 
 void TensorOps::LowRank::take(Side side, const std::vector<KeptValues*>& kept) {
-  std::vector<at::Tensor> all;
-  for (const std::size_t t : order_) all.push_back(kept[t]->now());
-  factor(side) = joined(side, all);
+  factor(side) = joined(side, mapped(order_, [&](std::size_t t) { return kept[t]->now(); }));
 }
 
 void TensorOps::LowRank::leave(Side side, const std::vector<KeptValues*>& kept) {
@@ -268,19 +266,16 @@ void TensorOps::LowRank::receive(Side side, const Arriving& tensors, std::string
 }
 
 void TensorOps::LowRank::write_products(const Arriving& tensors) {
-  Values products;
-  for (const Group& group : groups_)
-    products.push_back(
-        at::bmm(of_group(group, Side::left).transpose(1, 2), of_group(group, Side::right)));
+  const Values products = mapped(groups_, [&](const Group& group) {
+    return at::bmm(of_group(group, Side::left).transpose(1, 2), of_group(group, Side::right));
+  });
   const Values parts = parts_of(tensors.means, tensors.places);
   at::_foreach_copy_(in_order(parts), each_of(products));
   saturate(parts);
 }
 
 TensorOps::Values TensorOps::LowRank::in_order(const Values& by_tensor) const {
-  Values all;
-  for (const std::size_t t : order_) all.push_back(by_tensor[t]);
-  return all;
+  return mapped(order_, [&](std::size_t t) { return by_tensor[t]; });
 }
 
 // Powers of two, for tensors where they lie. Only integers are used, so the bits are the host's
@@ -396,23 +391,18 @@ Powers short_powers(const at::Tensor& x, const at::Tensor& random, const at::Ten
 }
 
 /// Views of each tensor's codes in an array, filled up as its payload is.
-std::vector<at::Tensor> codes_of_each(const Padded& rows, const at::Tensor& codes) {
-  std::vector<at::Tensor> all;
-  for (const TensorOps::Place& place : rows.places)
-    all.push_back(codes.narrow(0, place.first, compress::pad4(place.elements)));
-  return all;
+std::vector<at::Tensor> short_codes_of_each(const Padded& rows, const at::Tensor& codes) {
+  return mapped(rows.places, [&](const TensorOps::Place& place) {
+    return codes.narrow(0, place.first, compress::pad4(place.elements));
+  });
 }
 /// Views of the payloads after their first number.
 std::vector<at::Tensor> behind_tops(const std::vector<at::Tensor>& payloads) {
-  std::vector<at::Tensor> all;
-  for (const at::Tensor& payload : payloads)
-    all.push_back(payload.narrow(0, 4, payload.numel() - 4));
-  return all;
+  return mapped(payloads, [](const at::Tensor& payload) { return payload.slice(0, 4); });
 }
 std::vector<at::Tensor> tops_in(const std::vector<at::Tensor>& payloads) {
-  std::vector<at::Tensor> all;
-  for (const at::Tensor& payload : payloads) all.push_back(payload.narrow(0, 0, 4).view(at::kInt));
-  return all;
+  return mapped(payloads,
+                [](const at::Tensor& payload) { return payload.narrow(0, 0, 4).view(at::kInt); });
 }
 
 void send_eight_bits(const TensorOps::Sending& tensors, const Padded& rows, const Powers& powers,
@@ -422,7 +412,7 @@ void send_eight_bits(const TensorOps::Sending& tensors, const Padded& rows, cons
   const at::Tensor bytes =
       at::bitwise_or(code, powers.negative.to(at::kInt) * 128).to(at::kByte).view({-1});
   at::_foreach_copy_(tops_in(tensors.payloads), tops.split(1));
-  at::_foreach_copy_(behind_tops(tensors.payloads), codes_of_each(rows, bytes));
+  at::_foreach_copy_(behind_tops(tensors.payloads), short_codes_of_each(rows, bytes));
 }
 
 /// Damaged are a top out of range, a code after the last element, and a code whose exponent f32
@@ -432,7 +422,7 @@ Powers read_eight_bits(const std::vector<at::Tensor>& payloads, const Padded& ro
   const at::Tensor tops = at::cat(tops_in(payloads));
   damage = either(damage, at::bitwise_or(tops<1, tops> kMostExponent).any());
   const at::Tensor bytes = at::zeros({rows.elements}, payloads.front().options());
-  at::_foreach_copy_(codes_of_each(rows, bytes), behind_tops(payloads));
+  at::_foreach_copy_(short_codes_of_each(rows, bytes), behind_tops(payloads));
   const at::Tensor all = bytes.view({-1, kRow}).to(at::kInt);
   damage = either(damage, at::where(rows.is_filled(all.options()), 0, all).any());
   const at::Tensor code = at::bitwise_and(all, 127), is_there = code > 0;
@@ -444,7 +434,7 @@ Powers read_eight_bits(const std::vector<at::Tensor>& payloads, const Padded& ro
 
 }  // namespace
 
-void TensorOps::send_powers(const Sending& tensors, PowerFormat format) {
+void TensorOps::send(const Sending& tensors, PowerFormat format) {
   const Values v = corrected(tensors);
   const Padded rows = Padded::of(v, kRow);
   const at::Tensor x = rows.array(v).view({-1, kRow});
@@ -463,11 +453,11 @@ void TensorOps::send_powers(const Sending& tensors, PowerFormat format) {
     at::_foreach_sub_(v, rows.parts_of(power_of(powers.exponent, powers.negative).view({-1})));
 }
 
-TensorOps::Damage TensorOps::average_powers(const Arriving& tensors, PowerFormat format) {
+TensorOps::Damage TensorOps::receive(const Arriving& tensors, PowerFormat format) {
   const Padded rows = Padded::of(tensors.places, kRow);
-  for (std::size_t t = 0; t < tensors.arrived.size(); ++t)
-    check_gathered(tensors.arrived[t], compress::bytes_of(format, rows.places[t].elements),
-                   "natural");
+  check_all_gathered(tensors, "natural", [&](std::size_t t) {
+    return compress::bytes_of(format, rows.places[t].elements);
+  });
   Damage damage;
   set_average(tensors, rows, [&](const Values& payloads, std::size_t) {
     const Powers powers = format == PowerFormat::eight_bits

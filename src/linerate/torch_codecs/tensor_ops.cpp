@@ -40,12 +40,6 @@ void to_host(const at::Tensor& from, std::span<T> to) {
 
 at::ScalarType type_of_half(DType half) { return half == DType::f16 ? at::kHalf : at::kBFloat16; }
 
-std::vector<at::Tensor> halves_of(const std::vector<at::Tensor>& payloads, DType half) {
-  std::vector<at::Tensor> halves;
-  for (const at::Tensor& payload : payloads) halves.push_back(payload.view(type_of_half(half)));
-  return halves;
-}
-
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Whether the tensors fill the array, so that one operator on the array serves for all.
@@ -72,10 +66,8 @@ at::Tensor joined_payload(const TensorOps::Sending& tensors, DType half) {
 
 std::vector<at::Tensor> TensorOps::parts_of(const at::Tensor& array,
                                             const std::vector<Place>& places) {
-  std::vector<at::Tensor> parts;
-  parts.reserve(places.size());
-  for (const Place& place : places) parts.push_back(array.narrow(0, place.first, place.elements));
-  return parts;
+  return mapped(places,
+                [&](const Place& place) { return array.narrow(0, place.first, place.elements); });
 }
 
 void TensorOps::add_residuals(const Sending& tensors) {
@@ -214,30 +206,6 @@ void TensorCodec::decode_bucket(int round, const Arriving& tensors) {
   damaged_ = damage;
 }
 
-TensorPayload TensorCodec::encode(int round, const TensorInput& input) {
-  begin(input.phase);
-  const at::Tensor payload = at::empty({round_at(round).bytes}, options(at::kByte));
-  at::Tensor used;
-  if (compress::has_size(round_at(round))) used = at::empty({1}, options(at::kLong));
-  encode_bucket(round, {input.gradient,
-                        input.residual,
-                        input.residual,
-                        {{0, elements()}},
-                        {payload},
-                        used,
-                        {input.keys},
-                        {this},
-                        input.ranks,
-                        input.phase,
-                        input.loss_scale});
-  if (used.defined()) return {payload, used.select(0, 0)};
-  return {sent_ < 0 ? payload : payload.narrow(0, 0, sent_), {}};
-}
-
-void TensorCodec::decode(int round, const TensorArrived& arrived, const at::Tensor& mean) {
-  decode_bucket(round, {mean, {{0, elements()}}, {arrived}, {this}, nullptr, arrived.ranks});
-}
-
 std::vector<KeptTensor*> TensorCodec::kept() {
   std::vector<KeptTensor*> all;
   for (const compress::StateField& field : state())
@@ -247,19 +215,27 @@ std::vector<KeptTensor*> TensorCodec::kept() {
 
 std::size_t TensorCodec::encode(int round, const compress::Input& input,
                                 std::span<std::byte> payload) {
-  TensorInput of_tensors{to_device(input.gradient, device()),
-                         {},
-                         input.keys,
-                         input.ranks,
-                         input.phase,
-                         input.loss_scale};
-  if (!input.residual.empty()) of_tensors.residual = to_device(input.residual, device());
-  const TensorPayload sent = encode(round, of_tensors);
-  if (!input.residual.empty()) to_host(of_tensors.residual, input.residual);
-  const auto bytes =
-      to_index(sent.used.defined() ? sent.used.item<std::int64_t>() : sent.bytes.numel());
-  to_host(sent.bytes, payload.first(bytes));
-  return bytes;
+  begin(input.phase);
+  const at::Tensor room = at::empty({round_at(round).bytes}, options(at::kByte));
+  at::Tensor residual, used;
+  if (!input.residual.empty()) residual = to_device(input.residual, device());
+  if (compress::has_size(round_at(round))) used = at::empty({1}, options(at::kLong));
+  encode_bucket(round, {to_device(input.gradient, device()),
+                        residual,
+                        residual,
+                        {{0, elements()}},
+                        {room},
+                        used,
+                        {input.keys},
+                        {this},
+                        input.ranks,
+                        input.phase,
+                        input.loss_scale});
+  if (residual.defined()) to_host(residual, input.residual);
+  std::int64_t bytes = sent_ < 0 ? room.numel() : sent_;
+  if (used.defined()) bytes = used.item<std::int64_t>();
+  to_host(room, payload.first(to_index(bytes)));
+  return to_index(bytes);
 }
 
 void TensorCodec::decode(int round, const compress::Arrived& arrived, std::span<float> mean) {
@@ -281,7 +257,7 @@ void TensorCodec::decode(int round, const compress::Arrived& arrived, std::span<
     of_tensors.used = at::tensor(used, at::kLong).to(device());
   }
   const at::Tensor of_mean = to_device(mean, device());
-  decode(round, of_tensors, of_mean);
+  decode_bucket(round, {of_mean, {{0, elements()}}, {of_tensors}, {this}, nullptr, arrived.ranks});
   if (damaged_.defined() && damaged_.item<bool>())
     throw InputError(
         "a codec over tensors: received a malformed payload, not one that the method sends");
@@ -290,7 +266,8 @@ void TensorCodec::decode(int round, const compress::Arrived& arrived, std::span<
 
 void TensorOps::narrow(const Sending& tensors, DType half, float share) {
   const at::Tensor scaled = tensors.values * share;
-  at::_foreach_copy_(halves_of(tensors.payloads, half), parts_of(scaled, tensors.places));
+  at::_foreach_copy_(viewed(tensors.payloads, type_of_half(half)),
+                     parts_of(scaled, tensors.places));
 }
 
 /// Tensors that lie one after the other, in their payloads too, are one array. A product with
@@ -312,7 +289,7 @@ TensorOps::Flag TensorOps::narrow_and_keep(const Sending& tensors, DType half,
       v.sub_(all.to(at::kFloat).mul_(scale.back));
     return is_beyond;
   }
-  const std::vector<at::Tensor> halves = halves_of(tensors.payloads, half);
+  const std::vector<at::Tensor> halves = viewed(tensors.payloads, type_of_half(half));
   const std::vector<at::Tensor> parts = parts_of(cut.mul_(scale.share), tensors.places);
   at::_foreach_copy_(halves, parts);
   at::_foreach_copy_(parts, halves);
@@ -321,14 +298,11 @@ TensorOps::Flag TensorOps::narrow_and_keep(const Sending& tensors, DType half,
 }
 
 void TensorOps::widen(const Arriving& tensors, DType half, float by) {
-  std::vector<at::Tensor> sums;
-  for (std::size_t i = 0; i < tensors.places.size(); ++i) {
-    check_sum(tensors.arrived[i], 2 * tensors.places[i].elements, name_of(half));
-    sums.push_back(tensors.arrived[i].payloads[0]);
-  }
-  const std::vector<at::Tensor> means = parts_of(tensors.means, tensors.places);
-  at::_foreach_copy_(means, halves_of(sums, half));
-  if (by != 1) at::_foreach_mul_(means, by);
+  const Values sums = sums_in(tensors, type_of_half(half), name_of(half),
+                              [&](std::size_t t) { return tensors.places[t].elements; });
+  const Values all = means(tensors);
+  at::_foreach_copy_(all, sums);
+  if (by != 1) at::_foreach_mul_(all, by);
 }
 
 }  // namespace linerate::torch_codecs

@@ -110,7 +110,7 @@ struct TensorOps {
   }
   static float number_of(const KeptNumber& kept) { return kept.now().item<float>(); }
   static compress::StateField field(std::string name, compress::Passing passing, KeptTensor& kept) {
-    return state_field(std::move(name), passing, kept, kept.now().dim() > 0);
+    return {std::move(name), passing, kept, kept.now().dim() > 0};
   }
   static Values gradients(const Sending& tensors);
   static Values means(const Arriving& tensors);
@@ -127,12 +127,14 @@ struct TensorOps {
   static Damage vote(const Arriving& tensors, std::string_view method);
   static void send_scaled_signs(const Sending& tensors, const Values& x,
                                 const compress::SignFormat& format);
-  static Damage average_scaled_signs(const Arriving& tensors, const compress::SignFormat& format);
-
-  static void send_grid_codes(const Sending& tensors, const compress::GridFormat& format);
-  static Damage average_grid_codes(const Arriving& tensors, const compress::GridFormat& format);
-  static void send_powers(const Sending& tensors, compress::PowerFormat format);
-  static Damage average_powers(const Arriving& tensors, compress::PowerFormat format);
+  static void send(const Sending& tensors, const compress::SignFormat& format) {
+    send_scaled_signs(tensors, gradients(tensors), format);
+  }
+  static Damage receive(const Arriving& tensors, const compress::SignFormat& format);
+  static void send(const Sending& tensors, const compress::GridFormat& format);
+  static Damage receive(const Arriving& tensors, const compress::GridFormat& format);
+  static void send(const Sending& tensors, compress::PowerFormat format);
+  static Damage receive(const Arriving& tensors, compress::PowerFormat format);
 
   struct Picking {};  // nothing stays
   struct Chosen {
@@ -165,7 +167,7 @@ struct TensorOps {
                                  const std::vector<KeptValues*>& kept);
   static void clear(const Chosen& sent, const std::vector<KeptValues*>& kept);
   static void add_momentum(const Arriving& tensors, const std::vector<KeptValues*>& kept,
-                           const compress::DgcSettings& settings);
+                           const compress::DenseMomentum& rule);
 
   static void send_entries(const Sending& tensors, const Chosen& chosen,
                            const compress::EntryFormat& format);
@@ -174,8 +176,8 @@ struct TensorOps {
                          const compress::RandomKSettings& settings);
   static void average_drawn(const Arriving& tensors, const std::vector<Drawn*>& places,
                             const compress::RandomKSettings& settings);
-  static void send_two_bits(const Sending& tensors, float tau);
-  static Damage average_two_bits(const Arriving& tensors, float tau);
+  static void send(const Sending& tensors, const compress::TwoBitFormat& format);
+  static Damage receive(const Arriving& tensors, const compress::TwoBitFormat& format);
 
   class LowRank;
 
@@ -205,9 +207,6 @@ class TensorOps::Codec : public compress::Codec {
   /// As compress::Codec's, of all tensors.
   void encode_bucket(int round, const Sending& tensors);
   void decode_bucket(int round, const Arriving& tensors);
-  /// Of its tensor alone.
-  TensorPayload encode(int round, const TensorInput& input);
-  void decode(int round, const TensorArrived& arrived, const at::Tensor& mean);
 
   virtual void encode_all(int round, const Sending& tensors) = 0;
   virtual void decode_all(int round, const Arriving& tensors) = 0;
@@ -257,8 +256,6 @@ using TensorCodec = TensorOps::Codec;
 /// compressor that has no implementation over tensors.
 std::unique_ptr<TensorCodec> make_tensor_codec(const doc::Component& compressor,
                                                const compress::Shape& shape, at::Device device);
-/// What over_tensors() makes.
-std::unique_ptr<TensorCodec> as_tensor_codec(std::unique_ptr<compress::Codec> codec);
 
 /// The registered compressor with its codecs over tensors, with the interface of memory of the
 /// host, which suites of compress run on.
@@ -307,5 +304,19 @@ class TensorOps::LowRank {
   // What replaces vectors that vanish, and whether they did, bool[tensors][rank][1].
   at::Tensor fresh_, vanished_;
 };
+
+/// The payloads of a sum over the ranks, as elements of a type; elements_of(t) says how many a
+/// tensor has. Other sizes are refused.
+template <class ElementsOf>
+TensorOps::Values sums_in(const TensorOps::Arriving& tensors, at::ScalarType type,
+                          std::string_view method, ElementsOf&& elements_of) {
+  TensorOps::Values sums;
+  for (std::size_t t = 0; t < tensors.arrived.size(); ++t) {
+    const auto bytes = static_cast<std::int64_t>(c10::elementSize(type)) * elements_of(t);
+    check_sum(tensors.arrived[t], bytes, method);
+    sums.push_back(tensors.arrived[t].payloads[0].view(type));
+  }
+  return sums;
+}
 
 }  // namespace linerate::torch_codecs

@@ -29,13 +29,10 @@ std::int64_t word_bytes(std::int64_t n) { return 4 * compress::ceil_div(n, kWord
 void put_words(const TensorOps::Sending& tensors, const Padded& bits, const at::Tensor& negative,
                const std::vector<std::int64_t>& at) {
   const at::Tensor packed = pack_codes(bits.array(negative.view(at::kByte)), 1);
-  std::vector<at::Tensor> from, to;
-  for (std::size_t t = 0; t < bits.places.size(); ++t) {
-    const TensorOps::Place& place = bits.places[t];
-    from.push_back(packed.narrow(0, place.first / 8, word_bytes(place.elements)));
-    to.push_back(tensors.payloads[t].narrow(0, at[t], from.back().numel()));
-  }
-  at::_foreach_copy_(to, from);
+  const auto words = mapped(bits.places, [&](const TensorOps::Place& place) {
+    return packed.narrow(0, place.first / 8, word_bytes(place.elements));
+  });
+  at::_foreach_copy_(sections(tensors.payloads, at, words), words);
 }
 
 /// The sections of all ranks' payloads, for all tensors: u8[ranks][bytes].
@@ -55,9 +52,7 @@ struct ReadSigns {
 };
 ReadSigns read_signs(const TensorOps::Arriving& tensors, const Padded& bits,
                      const std::vector<std::int64_t>& at) {
-  std::vector<std::int64_t> bytes;
-  for (const TensorOps::Place& place : bits.places) bytes.push_back(word_bytes(place.elements));
-  const at::Tensor words = gathered(tensors, at, bytes);
+  const at::Tensor words = gathered(tensors, at, mapped(bits.sizes(), word_bytes));
   ReadSigns read{unpack_codes(words.view({-1}), 8 * words.numel(), 1).view({words.size(0), -1}),
                  {}};
   std::vector<at::Tensor> behind;
@@ -172,9 +167,7 @@ void TensorOps::set_means(const Arriving& tensors, const Values& values) {
 /// Two products and a sum, each rounded.
 TensorOps::Values TensorOps::averaged(const std::vector<KeptValues*>& kept,
                                       const std::vector<Room*>&, const Values& x, double beta) {
-  Values now;
-  for (const KeptValues* one : kept) now.push_back(one->now());
-  Values next = at::_foreach_mul(now, static_cast<float>(beta));
+  Values next = at::_foreach_mul(mapped(kept, &KeptValues::now), static_cast<float>(beta));
   at::_foreach_add_(next, at::_foreach_mul(x, static_cast<float>(1 - beta)));
   return next;
 }
@@ -191,8 +184,7 @@ void TensorOps::keep(const std::vector<KeptValues*>& kept, const Values& values)
 }
 
 void TensorOps::send_values(const Sending& tensors) {
-  Values payloads;
-  for (const at::Tensor& payload : tensors.payloads) payloads.push_back(payload.view(at::kFloat));
+  const Values payloads = viewed(tensors.payloads, at::kFloat);
   at::_foreach_copy_(payloads, gradients(tensors));
   if (!tensors.keeps_residual()) return;
   const Values next = parts_of(tensors.next, tensors.places);
@@ -201,11 +193,8 @@ void TensorOps::send_values(const Sending& tensors) {
 }
 
 TensorOps::Damage TensorOps::read_finite_means(const Arriving& tensors, std::string_view method) {
-  Values sums;
-  for (std::size_t t = 0; t < tensors.places.size(); ++t) {
-    check_sum(tensors.arrived[t], 4 * tensors.places[t].elements, method);
-    sums.push_back(tensors.arrived[t].payloads[0].view(at::kFloat));
-  }
+  const Values sums = sums_in(tensors, at::kFloat, method,
+                              [&](std::size_t t) { return tensors.places[t].elements; });
   const Values all = means(tensors);
   at::_foreach_copy_(all, sums);
   at::_foreach_mul_(all, 1.0f / static_cast<float>(tensors.arrived.front().ranks));
@@ -219,8 +208,8 @@ void TensorOps::send_signs(const Sending& tensors, const Values& values) {
 
 TensorOps::Damage TensorOps::vote(const Arriving& tensors, std::string_view method) {
   const Padded bits = Padded::of(tensors.places, kWord);
-  for (std::size_t t = 0; t < tensors.arrived.size(); ++t)
-    check_gathered(tensors.arrived[t], word_bytes(tensors.places[t].elements), method);
+  check_all_gathered(tensors, method,
+                     [&](std::size_t t) { return word_bytes(tensors.places[t].elements); });
   const ReadSigns read =
       read_signs(tensors, bits, std::vector<std::int64_t>(bits.places.size(), 0));
   const at::Tensor is_negative =
@@ -242,34 +231,25 @@ void TensorOps::send_scaled_signs(const Sending& tensors, const Values& x,
   if (format.block == 0) {
     levels = levels_of_tensors(v, format.rule);
   } else {
-    Values of_tensors;
-    for (const at::Tensor& one : v) of_tensors.push_back(levels_of_blocks(one, format.block));
-    levels = at::cat(of_tensors);
+    levels = at::cat(
+        mapped(v, [&](const at::Tensor& one) { return levels_of_blocks(one, format.block); }));
   }
   const at::Tensor negative = at::cat(v) < 0;
   put_words(tensors, bits, negative, layout.level_bytes);
-  const at::Tensor bytes = bytes_of(levels);
-  Values from, to;
-  std::int64_t first = 0;
-  for (std::size_t t = 0; t < v.size(); ++t) {
-    from.push_back(bytes.narrow(0, first, layout.level_bytes[t]));
-    to.push_back(tensors.payloads[t].narrow(0, 0, layout.level_bytes[t]));
-    first += layout.level_bytes[t];
-  }
-  at::_foreach_copy_(to, from);
+  const Values sent_levels = bytes_of(levels).split_with_sizes(layout.level_bytes);
+  at::_foreach_copy_(sections(tensors.payloads, layout.begin, sent_levels), sent_levels);
   if (next.empty()) return;
   const at::Tensor sent = values_of(format, layout, bits, levels, bits.array(negative));
   at::_foreach_sub_(v, parts_of(sent, bits.places));
   at::_foreach_copy_(next, v);
 }
 
-TensorOps::Damage TensorOps::average_scaled_signs(const Arriving& tensors,
-                                                  const SignFormat& format) {
+TensorOps::Damage TensorOps::receive(const Arriving& tensors, const SignFormat& format) {
   const Padded bits = Padded::of(tensors.places, kWord);
   const Layout layout(format, bits.places);
-  for (std::size_t t = 0; t < tensors.arrived.size(); ++t)
-    check_gathered(tensors.arrived[t], layout.level_bytes[t] + word_bytes(bits.places[t].elements),
-                   format.method);
+  check_all_gathered(tensors, format.method, [&](std::size_t t) {
+    return layout.level_bytes[t] + word_bytes(bits.places[t].elements);
+  });
   const ReadSigns read = read_signs(tensors, bits, layout.level_bytes);
   const at::Tensor levels = gathered(tensors, layout.begin, layout.level_bytes).view(at::kFloat);
   const at::Tensor of_rank =

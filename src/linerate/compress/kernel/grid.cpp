@@ -48,7 +48,7 @@ class ToCodes {
   ToCodes(int top, const Rounding& rounding)
       : top_(hn::Set(kFloats, static_cast<float>(top))), bits_(rounding.key, rounding.first) {}
 
-  HWY_INLINE void vector(const float* from, std::int8_t* to) {
+  HWY_INLINE void operator()(const float* from, std::int8_t* to) {
     const Floats v = hn::LoadU(kFloats, from);
     const Wide distance = is_signed ? widen(hn::Abs(v)) : subtract(widen(v), base_);
     const Floats t = hn::Min(narrow(multiply(distance, inverse_)), top_);
@@ -65,14 +65,7 @@ class ToCodes {
   HWY_INLINE void all(const float* v, std::size_t n, const Grid& grid, std::int8_t* codes) {
     base_ = wide(grid.base);
     inverse_ = wide(grid.unit > 0 ? 1 / grid.unit : 0);
-    std::size_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) vector(v + i, codes + i);
-    if (i == n) return;
-    float rest[kLanes] = {};
-    std::int8_t rest_codes[kLanes];
-    std::copy(v + i, v + n, rest);
-    vector(rest, rest_codes);
-    std::copy_n(rest_codes, n - i, codes + i);
+    in_steps<kLanes>(n, *this, v, codes);
   }
 
  private:
@@ -112,21 +105,10 @@ class FromCodes {
  public:
   explicit FromCodes(const Grid& grid) : base_(wide(grid.base)), unit_(wide(grid.unit)) {}
 
-  HWY_INLINE void vector(const std::int8_t* from, float* to) const {
+  HWY_INLINE void operator()(const std::int8_t* from, float* to) const {
     const Wide point = add(base_, multiply(widen(load(from)), unit_));
     const Floats out = hn::LoadU(kFloats, to);
     hn::StoreU(adds ? hn::Add(out, narrow(point)) : hn::Sub(out, narrow(point)), kFloats, to);
-  }
-  HWY_INLINE void all(const std::int8_t* codes, float* out, std::size_t n) const {
-    std::size_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) vector(codes + i, out + i);
-    if (i == n) return;
-    std::int8_t rest_codes[kLanes] = {};
-    float rest[kLanes] = {};
-    std::copy(codes + i, codes + n, rest_codes);
-    std::copy(out + i, out + n, rest);
-    vector(rest_codes, rest);
-    std::copy_n(rest, n - i, out + i);
   }
 
  private:
@@ -144,7 +126,7 @@ class FromCodes {
 template <bool is_signed, bool adds>
 void from_codes_as(const std::int8_t* codes, const Grids& grids, float* out, std::size_t n) {
   for_buckets(n, grids, [&](std::size_t first, std::size_t count, const Grid& grid) HWY_ATTR {
-    FromCodes<is_signed, adds>(grid).all(codes + first, out + first, count);
+    in_steps<kLanes>(count, FromCodes<is_signed, adds>(grid), codes + first, out + first);
   });
 }
 void add_points(const std::int8_t* codes, const Grids& grids, float* out, std::size_t n) {

@@ -87,14 +87,11 @@ struct Cut {
 class Selection {
  public:
   std::size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
   std::span<const float> values() const { return {values_.get(), size_}; }
   std::span<const std::uint32_t> indices() const { return {indices_.get(), size_}; }
 
   void clear() { size_ = 0; }
   void append(float value, std::uint32_t index);
-  /// Keeps [first, first + count) of what is picked.
-  void keep_run(std::size_t first, std::size_t count);
   /// Keeps the values that the cut lets pass: larger magnitudes, and the first `ties` equal to it.
   void keep(Cut cut);
   /// Keeps magnitudes whose bits are at least `least`.
@@ -227,34 +224,15 @@ class Moments {
   double largest_ = 0;
 };
 
-/// Moments of the magnitudes whose bits (kernel/magnitude.hpp) are at least `least` >= 1, as their
-/// excess y over that magnitude. In a tail that begins far from zero, sums of the excess lose fewer
-/// digits than sums of x would.
-class TailMoments {
- public:
-  explicit TailMoments(std::uint32_t least);
-  /// As Moments::add().
-  void add(std::span<const float> part);
-
-  std::uint64_t count() const { return count_; }
-  /// Bits of the smallest and the largest magnitude counted; of no use if count() is 0.
-  std::uint32_t smallest() const { return smallest_; }
-  std::uint32_t largest() const { return largest_; }
-  /// The mean of x - the smallest one.
-  double mean_excess() const;
-  double variance() const;
-
-  struct Extremes {  // of a part
-    std::uint64_t count;
-    std::uint32_t smallest, largest;
-  };
-
- private:
-  std::uint32_t least_;
-  Moments::Lanes lanes_;
-  std::uint64_t count_ = 0;
-  std::uint32_t smallest_ = 0x7fffffff, largest_ = 0;
+/// The moments of the magnitudes that reach a threshold, as their excess over the smallest of them.
+struct TailFit {
+  std::uint64_t count = 0;
+  std::uint32_t smallest = kMagnitude, largest = 0;  // bits; of no use if count is 0
+  double mean_excess = 0, variance = 0;
 };
+/// Of the magnitudes whose bits are at least `least` >= 1. Sums are of the excess over that
+/// magnitude. In a tail that begins far from zero, they lose fewer digits than sums of x would.
+TailFit tail_of(std::span<const float> v, std::uint32_t least);
 
 /// The sum of ln x over x = |v| > 0, without a logarithm for each element. Exponents are added as
 /// integers. Mantissas are multiplied, and one logarithm of the product is taken for each lane.
@@ -358,12 +336,14 @@ std::size_t count_at_least(std::span<const float> v, std::uint32_t least);
 
 constexpr std::size_t sign_bytes(std::size_t n) { return (n + 31) / 32 * 4; }
 
-/// The sums that the levels of signs are made of.
-enum class SignSum : std::uint8_t {
-  none,
-  magnitudes,  // first = sum of |v|
-  squares,     // first = sum of v^2
-  classes,     // first = sum of v >= 0, second = sum of v < 0, negatives = how many of these
+/// The rule for the two values of a block v[n], which its signs decode to, and the sums for it.
+enum class LevelRule : std::uint8_t {
+  none,              // no sums
+  mean_magnitude,    // +-(sum |v|) / n: one level sent; first = sum of |v|
+  root_mean_square,  // +-sqrt(sum v^2 / n): one level sent; first = sum of v^2
+  /// Mean of v >= 0, mean of v < 0: two sent; 0 for a class without elements. first = sum of v >=
+  /// 0, second = sum of v < 0, negatives = how many of these.
+  mean_of_class,
 };
 /// Sums in f64, of 16 fixed lanes: the same bits on every machine.
 struct SignSums {
@@ -372,19 +352,18 @@ struct SignSums {
 };
 
 /// `words` has sign_bytes(n) bytes, at any address.
-SignSums pack_signs(std::span<const float> v, SignSum kind, std::byte* words);
+SignSums pack_signs(std::span<const float> v, LevelRule rule, std::byte* words);
 /// The same of v = gradient + residual, which is left in `residual`: one pass.
 SignSums add_and_pack_signs(std::span<const float> gradient, std::span<float> residual,
-                            SignSum kind, std::byte* words);
+                            LevelRule rule, std::byte* words);
 
 /// The two values that signs stand for.
 struct SignLevels {
   float positive, negative;
 };
-/// out = levels; out += levels; out -= levels. `words` are those of out's elements.
-void set_signs(const std::byte* words, SignLevels levels, std::span<float> out);
-void add_signs(const std::byte* words, SignLevels levels, std::span<float> out);
-void subtract_signs(const std::byte* words, SignLevels levels, std::span<float> out);
+/// out = levels, out += levels or out -= levels. `words` are those of out's elements.
+enum class Unpack : std::uint8_t { set, add, subtract };
+void unpack_signs(const std::byte* words, SignLevels levels, Unpack how, std::span<float> out);
 
 /// Whether the bits after element n are 0, as they are sent.
 bool has_clean_tail(const std::byte* words, std::size_t n);

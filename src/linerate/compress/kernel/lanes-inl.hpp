@@ -14,8 +14,10 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
@@ -88,6 +90,39 @@ HWY_INLINE Floats narrow(const Wide& v) {
   return hn::Combine(kFloats, hn::DemoteTo(half, v.part[1]), hn::DemoteTo(half, v.part[0]));
 }
 #endif
+
+/// The elements of an array that are left after whole steps, filled up with zeros to a step.
+template <class T, std::size_t kStep>
+class Rest {
+ public:
+  HWY_INLINE Rest(T* from, std::size_t n) : from_(from), n_(n) { std::copy_n(from, n, all_); }
+  HWY_INLINE T* data() { return all_; }
+  HWY_INLINE void put_back() {
+    if constexpr (!std::is_const_v<T>) std::copy_n(all_, n_, from_);
+  }
+
+ private:
+  T* from_;
+  std::size_t n_;
+  std::remove_const_t<T> all_[kStep] = {};
+};
+
+template <class Work, class... Rests>
+HWY_INLINE void on_rests(Work& work, Rests... rests) {
+  work(rests.data()...);
+  (rests.put_back(), ...);
+}
+
+/// Calls work(arrays + i ...) for i = 0, kStep, 2 kStep and so on. The elements that are left pass
+/// through arrays that are filled up. So the same instructions treat them as all others, and
+/// nothing past the end is read or written. All of it is inlined, so what `work` holds stays in
+/// registers.
+template <std::size_t kStep, class Work, class... T>
+HWY_INLINE void in_steps(std::size_t n, Work&& work, T*... arrays) {
+  std::size_t i = 0;
+  for (; i + kStep <= n; i += kStep) work(arrays + i...);
+  if (i < n) on_rests(work, Rest<T, kStep>(arrays + i, n - i)...);
+}
 
 /// Element i of a run is added to lane i mod 16.
 class Sums16 {

@@ -232,13 +232,10 @@ void product_all(const float* p, std::size_t p_stride, const float* q, std::size
   for (; i < rows; ++i)
     product_rows<kSubtract, 1>(p + i, p_stride, q, ranks, columns, out + i * columns);
 }
-void write_rows(const float* p, std::size_t p_stride, const float* q, std::size_t ranks,
-                std::size_t rows, std::size_t columns, float* out) {
-  product_all<false>(p, p_stride, q, ranks, rows, columns, out);
-}
-void subtract_rows(const float* p, std::size_t p_stride, const float* q, std::size_t ranks,
-                   std::size_t rows, std::size_t columns, float* out) {
-  product_all<true>(p, p_stride, q, ranks, rows, columns, out);
+void product_of(const float* p, std::size_t p_stride, const float* q, std::size_t ranks,
+                std::size_t rows, std::size_t columns, bool subtracts, float* out) {
+  subtracts ? product_all<true>(p, p_stride, q, ranks, rows, columns, out)
+            : product_all<false>(p, p_stride, q, ranks, rows, columns, out);
 }
 
 /// For whole steps of 16 elements.
@@ -274,8 +271,7 @@ namespace linerate::compress {
 
 HWY_EXPORT(right_product_ranks);
 HWY_EXPORT(left_product_ranks);
-HWY_EXPORT(write_rows);
-HWY_EXPORT(subtract_rows);
+HWY_EXPORT(product_of);
 HWY_EXPORT(add_products);
 HWY_EXPORT(subtract_scaled);
 
@@ -324,14 +320,14 @@ void left_product(const MatrixView& m, std::span<const float> p, std::span<float
 
 void write_product(std::span<const float> p, std::span<const float> q, std::size_t rows,
                    std::size_t columns, float* out) {
-  HWY_DYNAMIC_DISPATCH(write_rows)
-  (p.data(), rows, q.data(), q.size() / columns, rows, columns, out);
+  HWY_DYNAMIC_DISPATCH(product_of)
+  (p.data(), rows, q.data(), q.size() / columns, rows, columns, false, out);
 }
 
 void subtract_product(const float* p, std::size_t p_stride, std::span<const float> q,
                       std::size_t rows, std::size_t columns, float* m) {
-  HWY_DYNAMIC_DISPATCH(subtract_rows)
-  (p, p_stride, q.data(), q.size() / columns, rows, columns, m);
+  HWY_DYNAMIC_DISPATCH(product_of)
+  (p, p_stride, q.data(), q.size() / columns, rows, columns, true, m);
 }
 
 double dot(std::span<const double> a, std::span<const double> b) {

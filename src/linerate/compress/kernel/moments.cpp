@@ -35,20 +35,17 @@ void over_lanes(const float* v, std::size_t n, Moments::Lanes& lanes, Take take)
   for (std::size_t lane = 0; lane < kMomentLanes; lane += 4 * width) {
     double* sum = lanes.sum.data() + lane;
     double* squares = lanes.squares.data() + lane;
-    auto s0 = hn::LoadU(dd, sum), s1 = hn::LoadU(dd, sum + width);
-    auto s2 = hn::LoadU(dd, sum + 2 * width), s3 = hn::LoadU(dd, sum + 3 * width);
-    auto q0 = hn::LoadU(dd, squares), q1 = hn::LoadU(dd, squares + width);
-    auto q2 = hn::LoadU(dd, squares + 2 * width), q3 = hn::LoadU(dd, squares + 3 * width);
-    for (std::size_t i = lane; i < n; i += kMomentLanes) {
-      take(v + i, s0, q0);
-      take(v + i + width, s1, q1);
-      take(v + i + 2 * width, s2, q2);
-      take(v + i + 3 * width, s3, q3);
+    hn::Vec<Doubles> s[4], q[4];
+    for (std::size_t k = 0; k < 4; ++k) {
+      s[k] = hn::LoadU(dd, sum + k * width);
+      q[k] = hn::LoadU(dd, squares + k * width);
     }
-    hn::StoreU(s0, dd, sum), hn::StoreU(s1, dd, sum + width);
-    hn::StoreU(s2, dd, sum + 2 * width), hn::StoreU(s3, dd, sum + 3 * width);
-    hn::StoreU(q0, dd, squares), hn::StoreU(q1, dd, squares + width);
-    hn::StoreU(q2, dd, squares + 2 * width), hn::StoreU(q3, dd, squares + 3 * width);
+    for (std::size_t i = lane; i < n; i += kMomentLanes)
+      for (std::size_t k = 0; k < 4; ++k) take(v + i + k * width, s[k], q[k]);
+    for (std::size_t k = 0; k < 4; ++k) {
+      hn::StoreU(s[k], dd, sum + k * width);
+      hn::StoreU(q[k], dd, squares + k * width);
+    }
   }
 }
 
@@ -82,8 +79,8 @@ std::uint64_t moments_of(const float* v, std::size_t n, Moments::Lanes& lanes, d
 /// Counts magnitudes whose bits are at least `least`, and sums their excess over it. Example:
 /// `least` is 2 and the magnitudes are 5, 1 and 3. The excess is 3, 0 and 1, and the count is 2. A
 /// magnitude below becomes `least` itself, so its excess of 0 changes no sum.
-TailMoments::Extremes tail_moments_of(const float* v, std::size_t n, std::uint32_t least,
-                                      Moments::Lanes& lanes) {
+void tail_moments_of(const float* v, std::size_t n, std::uint32_t least, Moments::Lanes& lanes,
+                     TailFit& tail) {
   const Doubles dd;
   const Floats d;
   const Integers di;
@@ -104,8 +101,11 @@ TailMoments::Extremes tail_moments_of(const float* v, std::size_t n, std::uint32
     sum = hn::Add(sum, y);
     squares = hn::Add(squares, hn::Mul(y, y));
   });
-  return {count, static_cast<std::uint32_t>(hn::GetLane(hn::MinOfLanes(di, smallest))),
-          static_cast<std::uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)))};
+  const auto low = static_cast<std::uint32_t>(hn::GetLane(hn::MinOfLanes(di, smallest))),
+             high = static_cast<std::uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)));
+  tail.count += count;
+  tail.smallest = std::min(tail.smallest, low);
+  tail.largest = std::max(tail.largest, high);
 }
 
 /// Multiplies the mantissas of n elements, a multiple of 32, and adds their biased exponents. Zero
@@ -192,25 +192,19 @@ double Moments::variance() const { return variance_of(lanes_, count_); }
 
 double Moments::norm() const { return std::sqrt(folded(lanes_.squares)); }
 
-TailMoments::TailMoments(std::uint32_t least) : least_(least) {}
-
-void TailMoments::add(std::span<const float> part) {
-  in_whole_steps(part, [&](const float* data, std::size_t n) {
-    const Extremes found = HWY_DYNAMIC_DISPATCH(tail_moments_of)(data, n, least_, lanes_);
-    count_ += found.count;
-    smallest_ = std::min(smallest_, found.smallest);
-    largest_ = std::max(largest_, found.largest);
+TailFit tail_of(std::span<const float> v, std::uint32_t least) {
+  Moments::Lanes lanes;
+  TailFit tail;
+  in_whole_steps(v, [&](const float* data, std::size_t n) {
+    HWY_DYNAMIC_DISPATCH(tail_moments_of)(data, n, least, lanes, tail);
   });
+  if (tail.count == 0) return tail;
+  const double to_smallest = static_cast<double>(std::bit_cast<float>(tail.smallest)) -
+                             static_cast<double>(std::bit_cast<float>(least));
+  tail.mean_excess = folded(lanes.sum) / static_cast<double>(tail.count) - to_smallest;
+  tail.variance = variance_of(lanes, tail.count);
+  return tail;
 }
-
-double TailMoments::mean_excess() const {
-  if (count_ == 0) return 0;
-  const double to_smallest = static_cast<double>(std::bit_cast<float>(smallest_)) -
-                             static_cast<double>(std::bit_cast<float>(least_));
-  return folded(lanes_.sum) / static_cast<double>(count_) - to_smallest;
-}
-
-double TailMoments::variance() const { return variance_of(lanes_, count_); }
 
 void LogSum::add(std::span<const float> part) {
   constexpr std::size_t kMost = 512 * kMomentLanes;  // products below 2^512: far from infinity

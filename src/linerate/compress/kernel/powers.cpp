@@ -137,77 +137,67 @@ struct Short {
   Words top_exponent, least, offset;  // code = exponent + offset, modulo 2^32
 };
 
-template <bool keeps>
-HWY_INLINE void to_short_vector(const float* from, float* kept, const Short& range,
-                                RoundingBits& bits, std::byte* out) {
-  const Floats v = hn::LoadU(kFloats, from);
-  const Words magnitude = magnitude_of(v), random = hn::ShiftRight<9>(bits.next());
-  const auto is_below = hn::Lt(hn::ShiftRight<23>(magnitude), range.least);
-  const Words exponent =
-      hn::IfThenElse(is_below, round_at_the_bottom(magnitude, random, range.least),
-                     hn::Min(round_up_at_random(magnitude, random), range.top_exponent));
-  const auto is_zero = hn::Lt(exponent, range.least);
-  const Words sign = hn::IfThenZeroElse(is_zero, sign_of(v));
-  const Words code = hn::IfThenZeroElse(is_zero, hn::Add(exponent, range.offset));
-  const Words byte = hn::Or(code, hn::ShiftRight<24>(sign));
-  hn::StoreU(hn::DemoteTo(kBytes, hn::BitCast(kInts, byte)), kBytes,
-             reinterpret_cast<std::uint8_t*>(out));
-  if constexpr (keeps)
-    hn::StoreU(hn::Sub(v, power(hn::IfThenZeroElse(is_zero, exponent), sign)), kFloats, kept);
-}
+class ToShorts {
+ public:
+  ToShorts(std::uint32_t top, std::uint64_t key, std::uint64_t first)
+      : range_(top), bits_(key, first) {}
 
-/// kept: v itself, or nothing.
-template <bool keeps>
-void to_shorts(const float* v, float* kept, std::size_t n, const Short& range, RoundingBits bits,
-               std::byte* out) {
-  std::size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    to_short_vector<keeps>(v + i, kept + i, range, bits, out + i);
-  if (i == n) return;
-  float rest[kLanes] = {};
-  std::byte codes[kLanes];
-  std::copy(v + i, v + n, rest);
-  to_short_vector<keeps>(rest, rest, range, bits, codes);
-  if constexpr (keeps) std::copy_n(rest, n - i, kept + i);
-  std::copy_n(codes, n - i, out + i);
-}
+  HWY_INLINE void operator()(const float* v, std::byte* out) { sent(hn::LoadU(kFloats, v), out); }
+  /// v -= what is sent.
+  HWY_INLINE void operator()(float* v, std::byte* out) {
+    const Floats before = hn::LoadU(kFloats, v);
+    hn::StoreU(hn::Sub(before, sent(before, out)), kFloats, v);
+  }
+
+ private:
+  HWY_INLINE Floats sent(Floats v, std::byte* out) {
+    const Words magnitude = magnitude_of(v), random = hn::ShiftRight<9>(bits_.next());
+    const auto is_below = hn::Lt(hn::ShiftRight<23>(magnitude), range_.least);
+    const Words exponent =
+        hn::IfThenElse(is_below, round_at_the_bottom(magnitude, random, range_.least),
+                       hn::Min(round_up_at_random(magnitude, random), range_.top_exponent));
+    const auto is_zero = hn::Lt(exponent, range_.least);
+    const Words sign = hn::IfThenZeroElse(is_zero, sign_of(v));
+    const Words code = hn::IfThenZeroElse(is_zero, hn::Add(exponent, range_.offset));
+    const Words byte = hn::Or(code, hn::ShiftRight<24>(sign));
+    hn::StoreU(hn::DemoteTo(kBytes, hn::BitCast(kInts, byte)), kBytes,
+               reinterpret_cast<std::uint8_t*>(out));
+    return power(hn::IfThenZeroElse(is_zero, exponent), sign);
+  }
+
+  Short range_;
+  RoundingBits bits_;
+};
 
 void all_to_shorts(const float* v, float* kept, std::size_t n, std::uint32_t top, std::uint64_t key,
                    std::uint64_t first, std::byte* out) {
-  const RoundingBits bits(key, first);
-  kept ? to_shorts<true>(v, kept, n, Short(top), bits, out)
-       : to_shorts<false>(v, nullptr, n, Short(top), bits, out);
+  ToShorts to(top, key, first);
+  kept ? in_steps<kLanes>(n, to, kept, out) : in_steps<kLanes>(n, to, v, out);
 }
 
-/// Returns the lanes whose code stands for no f32, as 0 or more.
-HWY_INLINE Words add_short_vector(const std::byte* in, const Short& range, float* out) {
-  const Words byte =
-      hn::PromoteTo(kWords, hn::LoadU(kBytes, reinterpret_cast<const std::uint8_t*>(in)));
-  const Words code = hn::And(byte, word(127));
-  const auto is_zero = hn::Eq(code, word(0));
-  const Words exponent = hn::IfThenZeroElse(is_zero, hn::Sub(code, range.offset));
-  const Words sign = hn::ShiftLeft<24>(hn::And(byte, word(128)));
-  hn::StoreU(hn::Add(hn::LoadU(kFloats, out), power(exponent, sign)), kFloats, out);
-  // Zero but for code 0 is below the least; what has gone below zero is large.
-  const auto is_none = hn::Or(hn::Gt(exponent, word(254)), hn::Eq(exponent, word(0)));
-  return hn::IfThenZeroElse(is_zero, hn::VecFromMask(kWords, is_none));
-}
+/// Notes lanes whose code stands for no f32.
+struct AddShorts {
+  Short range;
+  Words wrong = word(0);
+
+  HWY_INLINE void operator()(const std::byte* in, float* out) {
+    const Words byte =
+        hn::PromoteTo(kWords, hn::LoadU(kBytes, reinterpret_cast<const std::uint8_t*>(in)));
+    const Words code = hn::And(byte, word(127));
+    const auto is_zero = hn::Eq(code, word(0));
+    const Words exponent = hn::IfThenZeroElse(is_zero, hn::Sub(code, range.offset));
+    const Words sign = hn::ShiftLeft<24>(hn::And(byte, word(128)));
+    hn::StoreU(hn::Add(hn::LoadU(kFloats, out), power(exponent, sign)), kFloats, out);
+    // Zero but for code 0 is below the least; what has gone below zero is large.
+    const auto is_none = hn::Or(hn::Gt(exponent, word(254)), hn::Eq(exponent, word(0)));
+    wrong = hn::Or(wrong, hn::IfThenZeroElse(is_zero, hn::VecFromMask(kWords, is_none)));
+  }
+};
 
 bool add_all_shorts(const std::byte* in, std::uint32_t top, float* out, std::size_t n) {
-  const Short range(top);
-  Words wrong = word(0);
-  std::size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    wrong = hn::Or(wrong, add_short_vector(in + i, range, out + i));
-  if (i < n) {
-    std::byte codes[kLanes] = {};
-    float rest[kLanes] = {};
-    std::copy(in + i, in + n, codes);
-    std::copy(out + i, out + n, rest);
-    wrong = hn::Or(wrong, add_short_vector(codes, range, rest));
-    std::copy_n(rest, n - i, out + i);
-  }
-  return hn::AllTrue(kWords, hn::Eq(wrong, word(0)));
+  AddShorts add{Short(top)};
+  in_steps<kLanes>(n, add, in, out);
+  return hn::AllTrue(kWords, hn::Eq(add.wrong, word(0)));
 }
 
 }  // namespace

@@ -221,12 +221,6 @@ void Selection::append(float value, std::uint32_t index) {
   ++size_;
 }
 
-void Selection::keep_run(std::size_t first, std::size_t count) {
-  std::copy_n(values_.get() + first, count, values_.get());
-  std::copy_n(indices_.get() + first, count, indices_.get());
-  size_ = count;
-}
-
 // No branch for an element, because a processor could not guess it. Each element is written to the
 // end of the list, and the end moves if the element passes. Example: a cut of magnitude 3 with one
 // tie, and the values 5, 3, -4 and 3. 5 passes, the first 3 uses the tie, -4 passes, and the last 3

@@ -20,20 +20,20 @@ namespace {
 
 constexpr std::size_t kVectorsOf16 = 16 / kLanes;
 
-template <SignSum kind>
+template <LevelRule rule>
 /// The sums that levels need, of the kind that is asked for. The others are not computed.
 class Sums {
  public:
   HWY_INLINE void add(std::size_t at, Floats v) {
-    if constexpr (kind == SignSum::magnitudes) first_.add(at, widen(hn::Abs(v)));
-    if constexpr (kind == SignSum::squares) first_.add(at, multiply(widen(v), widen(v)));
-    if constexpr (kind == SignSum::classes) {
+    if constexpr (rule == LevelRule::mean_magnitude) first_.add(at, widen(hn::Abs(v)));
+    if constexpr (rule == LevelRule::root_mean_square) first_.add(at, multiply(widen(v), widen(v)));
+    if constexpr (rule == LevelRule::mean_of_class) {
       first_.add(at, widen(hn::Max(v, hn::Zero(kFloats))));
       second_.add(at, widen(hn::Min(v, hn::Zero(kFloats))));
     }
   }
   HWY_INLINE void count(std::uint32_t word) {
-    if constexpr (kind == SignSum::classes) negatives_ += std::popcount(word);
+    if constexpr (rule == LevelRule::mean_of_class) negatives_ += std::popcount(word);
   }
   SignSums total() const { return {first_.total(), second_.total(), negatives_}; }
 
@@ -42,103 +42,102 @@ class Sums {
   std::int64_t negatives_ = 0;
 };
 
-/// The word of 32 elements. With a residual, v is left there.
-template <SignSum kind, bool adds>
-HWY_INLINE std::uint32_t pack_word(const float* gradient, float* residual, Sums<kind>& sums) {
-  std::uint32_t word = 0;
-  for (std::size_t j = 0; j < 2 * kVectorsOf16; ++j) {
-    Floats v = hn::LoadU(kFloats, gradient + j * kLanes);
-    if constexpr (adds) {
-      v = hn::Add(v, hn::LoadU(kFloats, residual + j * kLanes));
+/// Packs 32 elements to the next word. With a residual, v is left there. The zeros that fill up the
+/// last word add nothing to the sums, and their bits are 0.
+template <LevelRule rule>
+class Pack {
+ public:
+  explicit Pack(std::byte* words) : words_(words) {}
+
+  HWY_INLINE void operator()(const float* v) {
+    std::uint32_t word = 0;
+    for (std::size_t j = 0; j < 2 * kVectorsOf16; ++j)
+      word |= add(j, hn::LoadU(kFloats, v + j * kLanes));
+    put(word);
+  }
+  HWY_INLINE void operator()(const float* gradient, float* residual) {
+    std::uint32_t word = 0;
+    for (std::size_t j = 0; j < 2 * kVectorsOf16; ++j) {
+      const Floats v = hn::Add(hn::LoadU(kFloats, gradient + j * kLanes),
+                               hn::LoadU(kFloats, residual + j * kLanes));
       hn::StoreU(v, kFloats, residual + j * kLanes);
+      word |= add(j, v);
     }
-    sums.add(j % kVectorsOf16, v);
-    word |= bits_of(hn::Lt(v, hn::Zero(kFloats))) << (j * kLanes);
+    put(word);
   }
-  sums.count(word);
-  return word;
-}
+  SignSums total() const { return sums_.total(); }
 
-template <SignSum kind, bool adds>
+ private:
+  /// Vector number `j` of a word; returns its bits.
+  HWY_INLINE std::uint32_t add(std::size_t j, Floats v) {
+    sums_.add(j % kVectorsOf16, v);
+    return bits_of(hn::Lt(v, hn::Zero(kFloats))) << (j * kLanes);
+  }
+  HWY_INLINE void put(std::uint32_t word) {
+    sums_.count(word);
+    std::memcpy(words_, &word, 4);
+    words_ += 4;
+  }
+
+  Sums<rule> sums_;
+  std::byte* words_;
+};
+
+template <LevelRule rule>
 SignSums pack(const float* gradient, float* residual, std::size_t n, std::byte* words) {
-  Sums<kind> sums;
-  std::size_t i = 0;
-  for (; i + 32 <= n; i += 32, words += 4) {
-    const std::uint32_t word = pack_word<kind, adds>(gradient + i, residual + i, sums);
-    std::memcpy(words, &word, 4);
-  }
-  if (i == n) return sums.total();
-  float rest[32] = {}, kept[32] = {};  // zeros add nothing to the sums, and their bits are 0
-  std::copy(gradient + i, gradient + n, rest);
-  if constexpr (adds) std::copy(residual + i, residual + n, kept);
-  const std::uint32_t word = pack_word<kind, adds>(rest, kept, sums);
-  if constexpr (adds) std::copy_n(kept, n - i, residual + i);
-  std::memcpy(words, &word, 4);
-  return sums.total();
+  Pack<rule> packed(words);
+  residual ? in_steps<32>(n, packed, gradient, residual) : in_steps<32>(n, packed, gradient);
+  return packed.total();
 }
 
-template <SignSum kind>
-SignSums pack_either(const float* gradient, float* residual, std::size_t n, std::byte* words) {
-  return residual ? pack<kind, true>(gradient, residual, n, words)
-                  : pack<kind, false>(gradient, nullptr, n, words);
-}
-
-SignSums pack_words(const float* gradient, float* residual, std::size_t n, SignSum kind,
+SignSums pack_words(const float* gradient, float* residual, std::size_t n, LevelRule rule,
                     std::byte* words) {
-  switch (kind) {
-    case SignSum::none:
-      return pack_either<SignSum::none>(gradient, residual, n, words);
-    case SignSum::magnitudes:
-      return pack_either<SignSum::magnitudes>(gradient, residual, n, words);
-    case SignSum::squares:
-      return pack_either<SignSum::squares>(gradient, residual, n, words);
-    case SignSum::classes:
+  switch (rule) {
+    case LevelRule::none:
+      return pack<LevelRule::none>(gradient, residual, n, words);
+    case LevelRule::mean_magnitude:
+      return pack<LevelRule::mean_magnitude>(gradient, residual, n, words);
+    case LevelRule::root_mean_square:
+      return pack<LevelRule::root_mean_square>(gradient, residual, n, words);
+    case LevelRule::mean_of_class:
       break;
   }
-  return pack_either<SignSum::classes>(gradient, residual, n, words);
+  return pack<LevelRule::mean_of_class>(gradient, residual, n, words);
 }
 
-enum class Unpack : std::uint8_t { set, add, subtract };
-
-template <Unpack how>
 /// The levels of a word's 32 elements: a mask of bits chooses between two constants.
-HWY_INLINE void unpack_word(std::uint32_t word, SignLevels levels, float* out) {
-  const Floats positive = hn::Set(kFloats, levels.positive);
-  const Floats negative = hn::Set(kFloats, levels.negative);
-  for (std::size_t j = 0; j < 2 * kVectorsOf16; ++j) {
-    float* at = out + j * kLanes;
-    const Floats v = hn::IfThenElse(mask_of_bits(word >> (j * kLanes)), negative, positive);
-    if constexpr (how == Unpack::set) hn::StoreU(v, kFloats, at);
-    if constexpr (how == Unpack::add) hn::StoreU(hn::Add(hn::LoadU(kFloats, at), v), kFloats, at);
-    if constexpr (how == Unpack::subtract)
-      hn::StoreU(hn::Sub(hn::LoadU(kFloats, at), v), kFloats, at);
-  }
-}
-
 template <Unpack how>
-void unpack(const std::byte* words, SignLevels levels, float* out, std::size_t n) {
-  std::uint32_t word;
-  std::size_t i = 0;
-  for (; i + 32 <= n; i += 32, words += 4) {
-    std::memcpy(&word, words, 4);
-    unpack_word<how>(word, levels, out + i);
-  }
-  if (i == n) return;
-  float rest[32] = {};
-  std::copy(out + i, out + n, rest);
-  std::memcpy(&word, words, 4);
-  unpack_word<how>(word, levels, rest);
-  std::copy_n(rest, n - i, out + i);
-}
+struct UnpackWord {
+  const std::byte* words;
+  SignLevels levels;
 
-void set_words(const std::byte* words, SignLevels levels, float* out, std::size_t n) {
-  unpack<Unpack::set>(words, levels, out, n);
-}
-void add_words(const std::byte* words, SignLevels levels, float* out, std::size_t n) {
-  unpack<Unpack::add>(words, levels, out, n);
-}
-void subtract_words(const std::byte* words, SignLevels levels, float* out, std::size_t n) {
-  unpack<Unpack::subtract>(words, levels, out, n);
+  HWY_INLINE void operator()(float* out) {
+    const Floats positive = hn::Set(kFloats, levels.positive);
+    const Floats negative = hn::Set(kFloats, levels.negative);
+    std::uint32_t word;
+    std::memcpy(&word, words, 4);
+    words += 4;
+    for (std::size_t j = 0; j < 2 * kVectorsOf16; ++j) {
+      float* at = out + j * kLanes;
+      const Floats v = hn::IfThenElse(mask_of_bits(word >> (j * kLanes)), negative, positive);
+      if constexpr (how == Unpack::set) hn::StoreU(v, kFloats, at);
+      if constexpr (how == Unpack::add) hn::StoreU(hn::Add(hn::LoadU(kFloats, at), v), kFloats, at);
+      if constexpr (how == Unpack::subtract)
+        hn::StoreU(hn::Sub(hn::LoadU(kFloats, at), v), kFloats, at);
+    }
+  }
+};
+
+void unpack_words(const std::byte* words, SignLevels levels, Unpack how, float* out,
+                  std::size_t n) {
+  switch (how) {
+    case Unpack::set:
+      return in_steps<32>(n, UnpackWord<Unpack::set>{words, levels}, out);
+    case Unpack::add:
+      return in_steps<32>(n, UnpackWord<Unpack::add>{words, levels}, out);
+    case Unpack::subtract:
+      return in_steps<32>(n, UnpackWord<Unpack::subtract>{words, levels}, out);
+  }
 }
 
 }  // namespace
@@ -149,28 +148,20 @@ HWY_AFTER_NAMESPACE();
 namespace linerate::compress {
 
 HWY_EXPORT(pack_words);
-HWY_EXPORT(set_words);
-HWY_EXPORT(add_words);
-HWY_EXPORT(subtract_words);
+HWY_EXPORT(unpack_words);
 
-SignSums pack_signs(std::span<const float> v, SignSum kind, std::byte* words) {
-  return HWY_DYNAMIC_DISPATCH(pack_words)(v.data(), nullptr, v.size(), kind, words);
+SignSums pack_signs(std::span<const float> v, LevelRule rule, std::byte* words) {
+  return HWY_DYNAMIC_DISPATCH(pack_words)(v.data(), nullptr, v.size(), rule, words);
 }
 
 SignSums add_and_pack_signs(std::span<const float> gradient, std::span<float> residual,
-                            SignSum kind, std::byte* words) {
-  return HWY_DYNAMIC_DISPATCH(pack_words)(gradient.data(), residual.data(), gradient.size(), kind,
+                            LevelRule rule, std::byte* words) {
+  return HWY_DYNAMIC_DISPATCH(pack_words)(gradient.data(), residual.data(), gradient.size(), rule,
                                           words);
 }
 
-void set_signs(const std::byte* words, SignLevels levels, std::span<float> out) {
-  HWY_DYNAMIC_DISPATCH(set_words)(words, levels, out.data(), out.size());
-}
-void add_signs(const std::byte* words, SignLevels levels, std::span<float> out) {
-  HWY_DYNAMIC_DISPATCH(add_words)(words, levels, out.data(), out.size());
-}
-void subtract_signs(const std::byte* words, SignLevels levels, std::span<float> out) {
-  HWY_DYNAMIC_DISPATCH(subtract_words)(words, levels, out.data(), out.size());
+void unpack_signs(const std::byte* words, SignLevels levels, Unpack how, std::span<float> out) {
+  HWY_DYNAMIC_DISPATCH(unpack_words)(words, levels, how, out.data(), out.size());
 }
 
 bool has_clean_tail(const std::byte* words, std::size_t n) {

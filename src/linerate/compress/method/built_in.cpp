@@ -47,14 +47,14 @@ std::unique_ptr<const Compressor> half_precision(DType half) {
 
 std::unique_ptr<const Compressor> grid_codes(const GridFormat& format) {
   return one_round({.round = [format](std::int64_t n) { return gathered(bytes_of(format, n)); },
-                    .choice = CodecWith<GridCodec, GridFormat>{{format}},
+                    .choice = format,
                     .residual = format.residual,
                     .is_unbiased = format.unbiased});
 }
 
 std::unique_ptr<const Compressor> scaled_signs(const SignFormat& format) {
   return one_round({.round = [format](std::int64_t n) { return gathered(bytes_of(format, n)); },
-                    .choice = CodecWith<ScaledSignCodec, SignFormat>{{format}}});
+                    .choice = format});
 }
 
 }  // namespace linerate::compress

@@ -1,6 +1,6 @@
 // The compressors that linerate has. Each chooses a codec for a tensor as data (CodecChoice), and
-// every back end makes that codec of the choice (make_codec.hpp). So a method's file names neither
-// the host nor a device.
+// every back end makes that codec of the choice (made_of()). So a method's file names neither the
+// host nor a device.
 //
 // Example: topk chooses CodecWith<TopKCodec, double>{{0.01}} for a tensor. The host makes
 // TopKCodec<HostOps> of it, with 0.01 as the density. torch_codecs makes the same template over its
@@ -17,62 +17,47 @@
 #include <vector>
 
 #include "linerate/compress/codec.hpp"
+#include "linerate/compress/method/entry_codecs.hpp"
 #include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/method/settings.hpp"
+#include "linerate/compress/method/sign_codecs.hpp"
 #include "linerate/core/dtype.hpp"
 
 namespace linerate::compress {
-
-template <class Ops>
-class HalfCodec;
-template <class Ops>
-class SignSgdCodec;
-template <class Ops>
-class DenseAverageCodec;
-template <class Ops>
-class ScaledSignCodec;
-template <class Ops>
-class OneBitAdamCodec;
-template <class Ops>
-class GridCodec;
-template <class Ops>
-class PowerCodec;
-template <class Ops>
-class PowerSgdCodec;
-template <class Ops>
-class AcpSgdCodec;
-template <class Ops>
-class TopKCodec;
-template <class Ops>
-class MsTopKCodec;
-template <class Ops>
-class SidcoCodec;
-template <class Ops>
-class ThresholdCodec;
-template <class Ops>
-class TwoBitCodec;
-template <class Ops>
-class DgcCodec;
-template <class Ops>
-class DgcDenseCodec;
-template <class Ops>
-class RandomKCodec;
 
 /// A template of a codec, and the settings that it is made with besides the tensor's shape.
 template <template <class Ops> class Of, class... Settings>
 struct CodecWith {
   std::tuple<Settings...> settings;
 };
+/// A format alone stands for a FormatCodec.
 using CodecChoice =
-    std::variant<CodecWith<HalfCodec, DType>, CodecWith<SignSgdCodec, double>,
-                 CodecWith<DenseAverageCodec, double>, CodecWith<ScaledSignCodec, SignFormat>,
-                 CodecWith<OneBitAdamCodec, OneBitAdamSettings>, CodecWith<GridCodec, GridFormat>,
-                 CodecWith<PowerCodec, PowerFormat>, CodecWith<PowerSgdCodec, std::int64_t>,
-                 CodecWith<AcpSgdCodec, std::int64_t, int>, CodecWith<TopKCodec, double>,
-                 CodecWith<MsTopKCodec, MsTopKSettings>, CodecWith<SidcoCodec, SidcoSettings>,
-                 CodecWith<ThresholdCodec, ThresholdSettings>, CodecWith<TwoBitCodec, float>,
-                 CodecWith<DgcCodec, DgcSettings>, CodecWith<DgcDenseCodec, DgcSettings>,
-                 CodecWith<RandomKCodec, RandomKSettings>>;
+    std::variant<GridFormat, PowerFormat, SignFormat, TwoBitFormat, CodecWith<HalfCodec, DType>,
+                 CodecWith<SignSgdCodec, double>, CodecWith<DenseMomentumCodec, DenseMomentum>,
+                 CodecWith<OneBitAdamCodec, OneBitAdamSettings>,
+                 CodecWith<PowerSgdCodec, std::int64_t>, CodecWith<AcpSgdCodec, std::int64_t, int>,
+                 CodecWith<TopKCodec, double>, CodecWith<MsTopKCodec, MsTopKSettings>,
+                 CodecWith<SidcoCodec, SidcoSettings>, CodecWith<ThresholdCodec, ThresholdSettings>,
+                 CodecWith<DgcCodec, DgcSettings>, CodecWith<RandomKCodec, RandomKSettings>>;
+
+template <class Ops, template <class> class Of, class... Settings>
+std::unique_ptr<typename Ops::Codec> make_codec(const typename Ops::Making& making,
+                                                const CodecWith<Of, Settings...>& choice) {
+  return std::apply([&](const auto&... each) { return std::make_unique<Of<Ops>>(making, each...); },
+                    choice.settings);
+}
+/// The codec of a choice over a back end.
+template <class Ops>
+std::unique_ptr<typename Ops::Codec> made_of(const typename Ops::Making& making,
+                                             const CodecChoice& choice) {
+  const auto make = [&]<class One>(const One& one) -> std::unique_ptr<typename Ops::Codec> {
+    if constexpr (requires { one.settings; })
+      return make_codec<Ops>(making, one);
+    else
+      return std::make_unique<FormatCodec<Ops, One>>(making, one);
+  };
+  return std::visit(make, choice);
+}
 
 class BuiltIn : public Compressor {
  public:

@@ -121,7 +121,8 @@ class Dgc : public BuiltIn {
     return options_.momentum > 0 ? Momentum::own : Momentum::optimizers;
   }
   std::optional<CodecChoice> dense_choice() const override {
-    return CodecWith<DgcDenseCodec, DgcSettings>{{options_}};
+    return CodecWith<DenseMomentumCodec, DenseMomentum>{
+        {{static_cast<float>(options_.momentum), 1, options_.nesterov}}};
   }
   Residual residual() const override { return Residual::own; }
   std::int64_t remembered_bytes(const Shape& shape) const override {
@@ -199,16 +200,15 @@ void HostOps::clear(const Chosen& sent, const std::vector<KeptValues*>& kept) {
 }
 
 void HostOps::add_momentum(const Arriving& tensors, const std::vector<KeptValues*>& kept,
-                           const DgcSettings& settings) {
-  const float m = static_cast<float>(settings.momentum);
+                           const DenseMomentum& rule) {
   for (std::size_t t = 0; t < kept.size(); ++t) {
     const std::span<float> mean = tensors.items[t].mean;
     const float* u = kept[t]->now().data();
     float* next = kept[t]->next().data();
     for (std::size_t i = 0; i < mean.size(); ++i) {
       const float g = mean[i];
-      next[i] = settings.nesterov ? m * (u[i] + g) : m * u[i] + g;
-      mean[i] = settings.nesterov ? next[i] + g : next[i];
+      next[i] = rule.nesterov ? rule.keep * (u[i] + g) : rule.keep * u[i] + rule.take * g;
+      mean[i] = rule.nesterov ? next[i] + g : next[i];
     }
   }
 }

@@ -17,7 +17,6 @@
 #include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/payload.hpp"
-#include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 
 namespace linerate::compress {
@@ -39,13 +38,6 @@ constexpr std::int64_t sidco_capacity(std::int64_t k) { return (13 * k + 9) / 10
 inline int sidco_most_stages(double density) {
   return static_cast<int>(std::ceil(std::log(density) / std::log(0.5)));
 }
-
-/// The moments of the magnitudes that reach a threshold, as their excess over the smallest of them.
-struct TailFit {
-  std::uint64_t count = 0;
-  std::uint32_t smallest = 0, largest = 0;  // bits
-  double mean_excess = 0, variance = 0;
-};
 
 /// The bits of the least magnitude above a threshold. The threshold is rounded to f32 first, so
 /// that the last bit of a machine's logarithm hardly ever shows.
@@ -105,6 +97,22 @@ class SidcoSearch {
   std::uint32_t least_ = kNoMagnitude;
   int stages_left_ = 0;
 };
+
+/// How many entries are sent, where `selected` elements reach the threshold and about k should. The
+/// largest are sent if too many were selected. The `wanted` largest are sent if less than half of
+/// them were, as happens when gradients become much smaller than the residual. A caller who set the
+/// stages asked for that fit, so its few entries are then sent as they are. The share that was
+/// selected adjusts the stages of later steps.
+inline std::int64_t sidco_count(const SidcoSettings& settings, std::int64_t k,
+                                std::int64_t selected, std::int64_t wanted,
+                                Kept<StageControl::State>& kept) {
+  StageControl control(sidco_most_stages(settings.density));
+  control.restore(kept.now());
+  control.observe(static_cast<double>(selected) / static_cast<double>(k));
+  kept.next() = control.state();
+  const bool are_few = settings.stages == 0 && 2 * selected < wanted;
+  return are_few ? wanted : std::min(selected, sidco_capacity(k));
+}
 
 // The codecs that send some elements of a tensor, over either back end. A codec decides which
 // elements it sends. The back end finds and writes them.
@@ -218,23 +226,6 @@ class ThresholdCodec final : public EntryCodec<Ops> {
   typename Ops::KeptNumber tau_;  // 0: not taken yet
 };
 
-/// Strom's two bits an element.
-template <class Ops>
-class TwoBitCodec final : public Ops::Codec {
- public:
-  TwoBitCodec(const typename Ops::Making& making, float tau) : Ops::Codec(making), tau_(tau) {}
-
-  void encode_all(int, const typename Ops::Sending& tensors) override {
-    Ops::send_two_bits(tensors, tau_);
-  }
-  void decode_all(int, const typename Ops::Arriving& tensors) override {
-    this->note_damage(Ops::average_two_bits(tensors, tau_));
-  }
-
- private:
-  float tau_;
-};
-
 template <class Ops>
 class DgcCodec final : public EntryCodec<Ops> {
  public:
@@ -267,31 +258,6 @@ class DgcCodec final : public EntryCodec<Ops> {
   DgcSettings settings_;
   std::vector<double> densities_;                    // of phases
   typename Ops::KeptValues momentum_, accumulated_;  // u and r, in gradient units
-};
-
-/// The momentum of a tensor that travels dense. It is that of the mean, not of a rank's own
-/// gradient, so it is alike on all ranks.
-template <class Ops>
-class DgcDenseCodec final : public Ops::Codec {
- public:
-  DgcDenseCodec(const typename Ops::Making& making, const DgcSettings& settings)
-      : Ops::Codec(making),
-        settings_(settings),
-        momentum_(Ops::kept_zeros(making, making.shape.elements)) {}
-
-  void encode_all(int, const typename Ops::Sending&) override {
-    throw InternalError("a tensor that travels dense is not encoded");
-  }
-  void decode_all(int, const typename Ops::Arriving& tensors) override {
-    Ops::add_momentum(tensors, kept_of(tensors, &DgcDenseCodec::momentum_), settings_);
-  }
-  std::vector<StateField> state() override {
-    return {Ops::field("momentum", Passing::same, momentum_)};
-  }
-
- private:
-  DgcSettings settings_;
-  typename Ops::KeptValues momentum_;
 };
 
 /// Places follow from the step's key alone. So ranks send values without their places, and the

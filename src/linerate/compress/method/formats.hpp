@@ -79,13 +79,6 @@ float round_up(double value);
 
 // A bit an element and one or two levels a block: what efsignsgd, onebit and onebit-adam send.
 
-/// The rule for the two values of a block v[n], which its signs decode to.
-enum class LevelRule : std::uint8_t {
-  mean_magnitude,    // +-(sum |v|) / n: one level sent
-  root_mean_square,  // +-sqrt(sum v^2 / n): one level sent
-  mean_of_class,     // mean of v >= 0, mean of v < 0: two sent; 0 for a class without elements
-};
-
 /// How blocks of `block` elements, a multiple of 32, are sent; 0: one block, the whole tensor.
 struct SignFormat {
   std::string method;  // for messages

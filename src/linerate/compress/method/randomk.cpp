@@ -15,20 +15,9 @@
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/core/random.hpp"
 
 namespace linerate::compress {
 namespace {
-
-/// The places of a step, the same on all ranks. They are scattered, or they are a run from a random
-/// start, which begins again at 0 after the last element.
-void draw(std::uint64_t key, std::uint64_t elements, Places places, HostOps::Drawn& indices) {
-  const DistinctIndices scattered(key, elements);
-  const std::uint64_t start = random_below(key, 0, elements);
-  for (std::uint64_t j = 0; j < indices.size(); ++j)
-    indices[j] = static_cast<std::uint32_t>(places == Places::block ? (start + j) % elements
-                                                                    : scattered.at(j));
-}
 
 /// Unbiased if no residual is kept.
 std::unique_ptr<const Compressor> make_randomk(doc::OptionReader& options) {
@@ -53,7 +42,7 @@ void HostOps::send_drawn(const Sending& tensors, const std::vector<Drawn*>& plac
     const auto n = static_cast<std::int64_t>(input.gradient.size());
     HostOps::Drawn& indices = *places[t];
     indices.resize(to_index(entries_of(settings.density, n)));
-    draw(input.keys.shared, to_index(n), settings.places, indices);
+    draw_places(input.keys.shared, to_index(n), settings.places, 0, std::span(indices));
     add_residual(input);
     const std::span<const float> v = corrected(input);
     const double unbiased = static_cast<double>(n) / static_cast<double>(indices.size());

@@ -13,6 +13,7 @@
 
 #include "linerate/compress/codec.hpp"
 #include "linerate/compress/factors.hpp"
+#include "linerate/compress/payload.hpp"
 #include "linerate/doc/option_reader.hpp"
 
 namespace linerate::compress {
@@ -22,10 +23,6 @@ struct OneBitAdamSettings {
   std::int64_t freeze_step = 0;  // dense steps before, of the phase 0
 };
 
-enum class Places : std::uint8_t {
-  scattered,
-  block,  // one random start and what follows it, modulo n: kinder to memory, the same volume
-};
 struct RandomKSettings {
   double density = 0.01;
   Places places = Places::scattered;
@@ -77,6 +74,18 @@ constexpr bool is_enough_for_dgc(std::int64_t selected, std::int64_t target) {
   return 5 * selected >= 4 * target;
 }
 
+/// Strom's two bits an element, for -tau, 0 and tau.
+struct TwoBitFormat {
+  float tau;
+};
+
+/// The momentum u of means that travel dense: u <- keep u + take g, which the optimizer gets.
+/// Nesterov, with a take of 1: u <- keep (u + g), and the optimizer gets u + g.
+struct DenseMomentum {
+  float keep = 0, take = 1;
+  bool nesterov = false;
+};
+
 struct MsTopKSettings {
   double density = 0.01;
   int halvings = 20;
@@ -99,20 +108,6 @@ std::vector<Phase> dense_warm_up(std::int64_t steps);
 
 /// The option `key`; refuses what is not from 0 to below 1.
 double read_momentum(doc::OptionReader& options, std::string_view key, double otherwise);
-
-/// An exponential moving average of tensors, in f32.
-class MovingAverage {
- public:
-  explicit MovingAverage(double beta)
-      : keep_(static_cast<float>(beta)), take_(static_cast<float>(1 - beta)) {}
-  /// out[i] = beta m[i] + (1 - beta) x[i]; `out` may be m.
-  void operator()(std::span<const float> m, std::span<const float> x, std::span<float> out) const {
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = keep_ * m[i] + take_ * x[i];
-  }
-
- private:
-  float keep_, take_;
-};
 
 // The options that quantisers share.
 

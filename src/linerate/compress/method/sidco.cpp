@@ -93,19 +93,14 @@ class FittedSelection {
     observe_and_mend(v, std::min<std::size_t>(k_, positive_));
   }
 
-  /// Judges and mends the selection. The largest stay if too many passed. The `wanted` largest are
-  /// taken if less than half of them passed, as happens when gradients become much smaller than the
-  /// residual. A caller who set the stages asked for that fit, so its few entries are then sent as
-  /// they are.
+  /// Sends the largest of what is selected, or more than that (sidco_count()).
   void observe_and_mend(std::span<const float> v, std::size_t wanted) {
-    StageControl control(sidco_most_stages(settings_.density));
-    control.restore(control_.now());
-    control.observe(static_cast<double>(sent_.size()) / static_cast<double>(k_));
-    control_.next() = control.state();
-    if (sent_.size() > capacity_) sent_.keep(cut_of_largest(sent_.values(), capacity_));
-    if (settings_.stages > 0 || 2 * sent_.size() >= wanted) return;
-    sent_.clear();
-    select_largest(v, wanted, sent_);
+    const std::size_t selected = sent_.size();
+    const auto count = to_index(sidco_count(settings_, static_cast<std::int64_t>(k_),
+                                            static_cast<std::int64_t>(selected),
+                                            static_cast<std::int64_t>(wanted), control_));
+    if (count < selected) sent_.keep(cut_of_largest(sent_.values(), count));
+    if (count > selected) select_largest(v, count, sent_);
   }
 
   /// Adds the residual and takes the moments of all x = |v| > 0.
@@ -125,19 +120,12 @@ class FittedSelection {
     const int wanted = settings_.stages > 0 ? settings_.stages : control_.now().stages;
     SidcoSearch search(settings_.fit, x_, positive_, v.size(), settings_.density, wanted);
     for (int stage = 2; !search.is_over(); ++stage) {
-      TailMoments tail(search.least());
-      tail.add(stage == 2 ? v : picked_tail(v, search.least()));
-      search.take(
-          {tail.count(), tail.smallest(), tail.largest(), tail.mean_excess(), tail.variance()});
+      // The second stage's tail is large, so its moments are taken in place. The tails of later
+      // stages are a few percent of v. They are picked out first, and stay picked.
+      if (stage > 2) pick(v, search.least());
+      search.take(tail_of(stage == 2 ? v : sent_.values(), search.least()));
     }
     return search.least();
-  }
-
-  /// The values of a tail. The second stage's tail is large, so its moments are taken in place. The
-  /// tails of later stages are a few percent of v. They are picked out first, and stay picked.
-  std::span<const float> picked_tail(std::span<const float> v, std::uint32_t least) {
-    pick(v, least);
-    return sent_.values();
   }
 
   /// Fills sent_ with all that reach `least`. If sent_ already has these and more, it is only

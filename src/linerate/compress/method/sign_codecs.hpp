@@ -40,46 +40,29 @@ class SignSgdCodec final : public Ops::Codec {
   typename Ops::KeptValues momentum_;  // empty: signs of gradients are sent
 };
 
-/// For a tensor that travels dense: the optimizer gets the moving average of its means.
+/// Gives the optimizer the momentum of a tensor that travels dense. It is that of the mean, not of
+/// a rank's own gradient, so it is alike on all ranks.
 template <class Ops>
-class DenseAverageCodec final : public Ops::Codec {
+class DenseMomentumCodec final : public Ops::Codec {
  public:
-  DenseAverageCodec(const typename Ops::Making& making, double beta)
+  DenseMomentumCodec(const typename Ops::Making& making, const DenseMomentum& rule)
       : Ops::Codec(making),
-        beta_(beta),
+        rule_(rule),
         momentum_(Ops::kept_zeros(making, making.shape.elements)) {}
 
   void encode_all(int, const typename Ops::Sending&) override {
     throw InternalError("a tensor that travels dense is not encoded");
   }
   void decode_all(int, const typename Ops::Arriving& tensors) override {
-    Ops::set_means(tensors, Ops::average(kept_of(tensors, &DenseAverageCodec::momentum_),
-                                         Ops::means(tensors), beta_));
+    Ops::add_momentum(tensors, kept_of(tensors, &DenseMomentumCodec::momentum_), rule_);
   }
   std::vector<StateField> state() override {
     return {Ops::field("momentum", Passing::same, momentum_)};
   }
 
  private:
-  double beta_;
+  DenseMomentum rule_;
   typename Ops::KeptValues momentum_;
-};
-
-template <class Ops>
-class ScaledSignCodec final : public Ops::Codec {
- public:
-  ScaledSignCodec(const typename Ops::Making& making, const SignFormat& format)
-      : Ops::Codec(making), format_(format) {}
-
-  void encode_all(int, const typename Ops::Sending& tensors) override {
-    Ops::send_scaled_signs(tensors, Ops::gradients(tensors), format_);
-  }
-  void decode_all(int, const typename Ops::Arriving& tensors) override {
-    this->note_damage(Ops::average_scaled_signs(tensors, format_));
-  }
-
- private:
-  SignFormat format_;
 };
 
 template <class Ops>
@@ -104,7 +87,7 @@ class OneBitAdamCodec final : public Ops::Codec {
       this->note_damage(Ops::read_finite_means(tensors, format_.method));
       Ops::average(kept(tensors), Ops::means(tensors), settings_.beta);
     } else {
-      this->note_damage(Ops::average_scaled_signs(tensors, format_));
+      this->note_damage(Ops::receive(tensors, format_));
       Ops::keep(kept(tensors), Ops::means(tensors));
     }
   }
@@ -123,41 +106,23 @@ class OneBitAdamCodec final : public Ops::Codec {
   typename Ops::Room room_;  // of what it sends
 };
 
-// Codecs of one pass each way, over either back end, that keep nothing but the residual. They send
-// codes on grids, powers of two, or f32 as they are.
-
-template <class Ops>
-class GridCodec final : public Ops::Codec {
+/// A codec of one pass each way that keeps nothing but the residual: codes on grids, powers of two,
+/// scaled signs or two bits an element.
+template <class Ops, class Format>
+class FormatCodec final : public Ops::Codec {
  public:
-  GridCodec(const typename Ops::Making& making, const GridFormat& format)
+  FormatCodec(const typename Ops::Making& making, const Format& format)
       : Ops::Codec(making), format_(format) {}
 
   void encode_all(int, const typename Ops::Sending& tensors) override {
-    Ops::send_grid_codes(tensors, format_);
+    Ops::send(tensors, format_);
   }
   void decode_all(int, const typename Ops::Arriving& tensors) override {
-    this->note_damage(Ops::average_grid_codes(tensors, format_));
+    this->note_damage(Ops::receive(tensors, format_));
   }
 
  private:
-  GridFormat format_;
-};
-
-template <class Ops>
-class PowerCodec final : public Ops::Codec {
- public:
-  PowerCodec(const typename Ops::Making& making, PowerFormat format)
-      : Ops::Codec(making), format_(format) {}
-
-  void encode_all(int, const typename Ops::Sending& tensors) override {
-    Ops::send_powers(tensors, format_);
-  }
-  void decode_all(int, const typename Ops::Arriving& tensors) override {
-    this->note_damage(Ops::average_powers(tensors, format_));
-  }
-
- private:
-  PowerFormat format_;
+  Format format_;
 };
 
 /// Used in place of another codec if compression does not pay. Payloads are gathered or summed.

@@ -26,7 +26,8 @@ std::unique_ptr<const Compressor> make_signsgd(doc::OptionReader& options) {
                   .dense_below = 0};
   if (momentum > 0) {
     method.momentum = Momentum::own;
-    method.of_dense = CodecWith<DenseAverageCodec, double>{{momentum}};
+    method.of_dense = CodecWith<DenseMomentumCodec, DenseMomentum>{
+        {{static_cast<float>(momentum), static_cast<float>(1 - momentum)}}};
     method.remembered_bytes = 4;
   }
   return one_round(std::move(method));

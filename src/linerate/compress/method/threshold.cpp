@@ -73,7 +73,7 @@ class Threshold : public BuiltIn {
     return {{Combine::gather, DType::u8, bytes, true, std::min(as_a_rule, bytes)}};
   }
   CodecChoice choice(const Shape&) const override {
-    if (is_two_bit()) return CodecWith<TwoBitCodec, float>{{*settings_.tau}};
+    if (is_two_bit()) return TwoBitFormat{*settings_.tau};
     return CodecWith<ThresholdCodec, ThresholdSettings>{{settings_}};
   }
   Residual residual() const override { return Residual::needed; }
@@ -130,14 +130,14 @@ HostOps::Chosen HostOps::choose_from_last(const Sending& tensors, Chosen rooms,
   return rooms;
 }
 
-void HostOps::send_two_bits(const Sending& tensors, float tau) {
+void HostOps::send(const Sending& tensors, const TwoBitFormat& format) {
   for (auto& [input, payload, sent] : tensors.items) {
-    encode_two_bit(input, tau, payload.data());
+    encode_two_bit(input, format.tau, payload.data());
     sent = to_index(two_bit_bytes(static_cast<std::int64_t>(input.gradient.size())));
   }
 }
 
-HostOps::Damage HostOps::average_two_bits(const Arriving& tensors, float tau) {
+HostOps::Damage HostOps::receive(const Arriving& tensors, const TwoBitFormat& format) {
   for (const auto& item : tensors.items) {
     const Arrived& arrived = item.arrived;
     const auto n = static_cast<std::int64_t>(item.mean.size());
@@ -147,7 +147,7 @@ HostOps::Damage HostOps::average_two_bits(const Arriving& tensors, float tau) {
         refuse_payload("threshold", r, "expected codes 0, 1 and 2 and zeros after them");
     compress::average(arrived, item.mean,
                       [&](std::size_t r, std::size_t first, std::span<float> out) {
-                        add_two_bit(arrived.payloads[r].subspan(first / 4), tau, out);
+                        add_two_bit(arrived.payloads[r].subspan(first / 4), format.tau, out);
                       });
   }
   return {};

@@ -1,5 +1,5 @@
-// What benches share: a work's time, what is required of results before time counts, how a bench
-// ends, and what it found beside what is asked of it: a line each, and all as JSON at the end.
+// Benches share how they time a work, how they check a result before its time counts, and how they
+// end. A figure is printed next to its goal, a line each, and all figures as JSON at the end.
 #pragma once
 
 #include <fmt/format.h>

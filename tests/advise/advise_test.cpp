@@ -441,6 +441,13 @@ TEST(Advise, StragglersAndContentionHaveTheirCeilingsAndNoneExceedsTheStep) {
   expect_below_the_step(a);
 }
 
+TEST(Advise, ACodecIsTriedBehindEveryExchange) {
+  const doc::Advice a = advise(workload(), cluster(1), with_codec());
+  for (const char* exchange : {"ddp", "bulk", "horovod", "optimal", "dear"})
+    EXPECT_NO_THROW(
+        find(a, std::string(exchange) + "+codec(ratio=32, encode=100GB/s, decode=100GB/s)"));
+}
+
 TEST(Advise, SaysWhatWasNotMeasured) {
   AdviseOptions sixteen, at_1_gbit;
   sixteen.ranks = 16;

@@ -27,7 +27,7 @@ struct RankLaw {
   double start = 1;                        // message steps, of a ring
   double start_least = 1, start_most = 1;  // of a ring and a tree, the fewer and the more
   double bulk = 1;                         // bytes per link
-  double pass_s_per_byte = 0;              // the bulk takes so much at least, if it did before
+  double pass_s_per_byte = 0;              // least bulk, where the measured one is no less
   double interval = 1;                     // on either side
   bool moved = false;
 };

@@ -106,8 +106,8 @@ class OneBitAdamCodec final : public Ops::Codec {
   typename Ops::Room room_;  // of what it sends
 };
 
-/// A codec of one pass each way that keeps nothing but the residual: codes on grids, powers of two,
-/// scaled signs or two bits an element.
+/// A codec of one pass each way that keeps nothing but the residual. Its formats are codes on
+/// grids, powers of two, scaled signs and two bits an element.
 template <class Ops, class Format>
 class FormatCodec final : public Ops::Codec {
  public:

@@ -136,9 +136,9 @@ struct SplitSizes {
   bool cut = false;  // PyTorch writes 30 items at most
 };
 
-/// An event of the file: a kernel or a copy, a call of the device's runtime (a launch, or what
-/// waits for the device), or an operator or annotation of the host. Times of all events here are
-/// nanoseconds as written: baseTimeNanoseconds is not added yet.
+/// An event of the file. It is a kernel or a copy, a call of the device's runtime (a launch, or
+/// what waits for the device), or an operator or annotation of the host. Times are nanoseconds as
+/// written; baseTimeNanoseconds is not added yet.
 struct KinetoEvent {
   Span span;
   std::int64_t tid = 0;                            // thread of the host, or stream of the device

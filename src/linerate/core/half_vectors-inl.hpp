@@ -16,22 +16,29 @@ HWY_BEFORE_NAMESPACE();
 namespace linerate::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// These processors narrow to f16 by an instruction. Highway 1.0.3 truncates elsewhere.
+// These processors convert to and from f16 by an instruction. Elsewhere Highway 1.0.3 truncates,
+// and takes an infinity for 65536.
 #if HWY_ARCH_X86
-#define LINERATE_NARROWS_F16 (HWY_TARGET <= HWY_AVX2)
+#define LINERATE_CONVERTS_F16 (HWY_TARGET <= HWY_AVX2)
 #else
-#define LINERATE_NARROWS_F16 (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
+#define LINERATE_CONVERTS_F16 (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
 #endif
 
 struct Half {
   template <class D>  // D: f32 vector; reads as many 16-bit elements
   static auto widen(D d, const std::uint16_t* from) {
+#if LINERATE_CONVERTS_F16
     const hn::Rebind<hwy::float16_t, D> dh;
     return hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from)));
+#else
+    const hn::RebindToUnsigned<D> du;
+    const hn::Rebind<std::uint16_t, D> d16;
+    return hn::BitCast(d, widened_bits(du, hn::PromoteTo(du, hn::LoadU(d16, from))));
+#endif
   }
   template <class D, class V>
   static void narrow(D, V v, std::uint16_t* to) {
-#if LINERATE_NARROWS_F16
+#if LINERATE_CONVERTS_F16
     const hn::Rebind<hwy::float16_t, D> dh;
     hn::StoreU(hn::DemoteTo(dh, v), dh, reinterpret_cast<hwy::float16_t*>(to));
 #else
@@ -42,6 +49,24 @@ struct Half {
   }
 
  private:
+  /// The f32 of an f16 in the lower half of each lane.
+  template <class DU, class V>
+  static auto widened_bits(DU du, V half) {
+    const hn::Rebind<float, DU> d;
+    const auto word = [du](std::uint32_t value) HWY_ATTR { return hn::Set(du, value); };
+    const auto magnitude = hn::ShiftLeft<13>(hn::And(half, word(0x7fff)));
+    const auto bias = word(112u << 23);
+    // From 2^-14 on: changes the bias of the exponent. An infinity and a NaN get the highest one.
+    const auto normal = hn::Add(magnitude, bias);
+    const auto special = hn::Add(normal, bias);
+    // Below 2^-14: with the exponent of 2^-14 a denormal has a leading 1 too much.
+    const auto least = word(113u << 23);
+    const auto denormal =
+        hn::BitCast(du, hn::Sub(hn::BitCast(d, hn::Add(magnitude, least)), hn::BitCast(d, least)));
+    const auto finite = hn::IfThenElse(hn::Lt(magnitude, word(1u << 23)), denormal, normal);
+    const auto any = hn::IfThenElse(hn::Lt(magnitude, word(31u << 23)), finite, special);
+    return hn::Or(any, hn::ShiftLeft<16>(hn::And(half, word(0x8000))));
+  }
   /// The rounded f16 in the lower half of each lane.
   template <class V>
   static auto narrow_bits(V v) {
@@ -91,7 +116,7 @@ struct Brain {
   }
 };
 
-#undef LINERATE_NARROWS_F16
+#undef LINERATE_CONVERTS_F16
 
 }  // namespace linerate::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

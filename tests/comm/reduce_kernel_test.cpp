@@ -9,6 +9,7 @@
 
 #include "comm/communicator_suite.hpp"
 #include "linerate/core/random.hpp"
+#include "support/instruction_sets.hpp"
 #include "support/scalar_arithmetic.hpp"
 
 namespace linerate::comm {
@@ -40,20 +41,22 @@ void expect_same(const std::vector<std::uint8_t>& found, const std::vector<std::
 }
 
 /// Any bit pattern (infinities, subnormals and NaN among them), any tail: the vector form gives the
-/// scalar twin's bits.
+/// scalar twin's bits on each instruction set.
 TEST(ReduceKernel, VectorFormEqualsItsScalarTwin) {
-  for (const DType dtype : suite::kTypes) {
-    for (const Reduce op : {Reduce::sum, Reduce::max, Reduce::min}) {
-      for (const std::size_t n : {0u, 1u, 5u, 64u, 1021u, 65536u}) {
-        const auto size = static_cast<std::size_t>(size_of(dtype));
-        const auto a = random_bytes(n * size, 1), b = random_bytes(n * size, 2);
-        std::vector<std::uint8_t> vector(n * size), scalar(n * size);
-        reduce_into(vector.data(), a.data(), b.data(), n, dtype, op);
-        reduce_into_scalar(scalar.data(), a.data(), b.data(), n, dtype, op);
-        expect_same(vector, scalar, dtype);
+  on_each_instruction_set([] {
+    for (const DType dtype : suite::kTypes) {
+      for (const Reduce op : {Reduce::sum, Reduce::max, Reduce::min}) {
+        for (const std::size_t n : {0u, 1u, 5u, 64u, 1021u, 65536u}) {
+          const auto size = static_cast<std::size_t>(size_of(dtype));
+          const auto a = random_bytes(n * size, 1), b = random_bytes(n * size, 2);
+          std::vector<std::uint8_t> vector(n * size), scalar(n * size);
+          reduce_into(vector.data(), a.data(), b.data(), n, dtype, op);
+          reduce_into_scalar(scalar.data(), a.data(), b.data(), n, dtype, op);
+          expect_same(vector, scalar, dtype);
+        }
       }
     }
-  }
+  });
 }
 
 /// A product is rounded before it is added, on every processor: what is fused gives the bits of two

@@ -1,7 +1,6 @@
 #include "linerate/compress/cast.hpp"
 
 #include <gmock/gmock.h>
-#include <hwy/targets.h>
 
 #include <bit>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "support/instruction_sets.hpp"
 #include "support/scalar_arithmetic.hpp"
 
 namespace linerate::compress {
@@ -78,16 +78,11 @@ void expect_cast(DType half, std::size_t n) {
 // denormals, infinities and NaN where an instruction rounds and where Highway's emulation would
 // truncate (below AVX2).
 TEST(Cast, ElementsAreThoseOfTheScalarConversionOnEveryInstructionSet) {
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  on_each_instruction_set([] {
     for (const DType half : {DType::f16, DType::bf16})
       for (const std::size_t n : {0u, 1u, 7u, 8u, 15u, 16u, 17u, 33u, 1009u, 20011u})
         expect_cast(half, n);
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  });
 }
 
 TEST(Cast, OtherTypesAreRefused) {

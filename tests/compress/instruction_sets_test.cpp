@@ -1,33 +1,25 @@
 // The same bits on every instruction set: what the sparse and low-rank methods send, and what their
 // kernels give, compared with those of the set that this machine prefers.
 #include <gmock/gmock.h>
-#include <hwy/targets.h>
 
 #include "inputs.hpp"
 #include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/registry.hpp"
 #include "rank_group.hpp"
+#include "support/instruction_sets.hpp"
 
 namespace linerate::compress {
 namespace {
 
-void use(std::int64_t targets) {
-  hwy::SetSupportedTargetsForTest(targets);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
-
 /// Runs `work` once per instruction set and expects what the first run gave.
 template <class Work>
 void expect_equal_everywhere(Work work) {
-  use(0);
   const auto expected = work();
   int sets = 0;
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    use(target);
-    EXPECT_EQ(work(), expected) << hwy::TargetName(target);
+  on_each_instruction_set([&] {
+    EXPECT_EQ(work(), expected);
     ++sets;
-  }
-  use(0);
+  });
   EXPECT_GE(sets, 1);
 }
 

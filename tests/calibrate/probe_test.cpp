@@ -136,6 +136,15 @@ TEST(ContentionProbe, AMessageTakesTheProcessorTimeThatItNeeds) {
   });
 }
 
+TEST(IdleStart, ACallLastsFromItsSubmissionUntilItsWaiterGoesOn) {
+  run_ranks(1, [](Communicator& inner) {
+    Costly costly;
+    costly.seconds = 2e-3;
+    faults::InterposedCommunicator comm(inner, costly);
+    EXPECT_GE(probe_idle_start(comm).call_s, 0.99 * costly.seconds);
+  });
+}
+
 /// Says that a message over which slices ran took 2 ms longer than it did.
 struct HeldUpWork final : comm::Work {
   HeldUpWork(comm::WorkPtr of, const CountingLoad& l) : inner(std::move(of)), load(l) {}

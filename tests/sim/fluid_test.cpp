@@ -121,11 +121,15 @@ TEST(Fluid, NoMessageCostsMoreThanItTakes) {
       EXPECT_LE(step, free + messages * 1e-4 * (1 + 1e-9)) << strategy;
     }
     // What is measured twice and differs by half of it is known no better.
-    c.noise_floor = 0.5;
+    c.noise_floor = 0.5, c.start_delay_s = 1e-4;
     const cost::CostModel model(c);
     const Prices low(model, 2, Bound::low), high(model, 2, Bound::high);
     EXPECT_DOUBLE_EQ(high.contention().message_s, 1.5e-4);
     EXPECT_DOUBLE_EQ(low.contention().message_s, 1e-4 / 1.5);
+    doc::Task message;
+    message.kind = doc::TaskKind::all_reduce;
+    EXPECT_DOUBLE_EQ(high.start_delay_s(message), 1.5e-4);
+    EXPECT_DOUBLE_EQ(low.start_delay_s(message), 1e-4 / 1.5);
   }
 }
 

@@ -19,10 +19,10 @@
 namespace linerate::calibrate {
 namespace {
 
-constexpr int kSleepTrials = 20;
+constexpr int kIdleTrials = 20;
+constexpr std::int64_t kSilence_ns = 20'000'000;
 constexpr int kMostRounds = 200;
 constexpr auto kRest = std::chrono::milliseconds(1);
-constexpr Bytes kMessage = KiB(4);  // as good as no bytes: what is left is waking and handing over
 constexpr std::size_t kCodedElements = 1 << 20;  // a bucket of 4 MiB
 
 double seconds_since(std::int64_t begin_ns) {
@@ -182,19 +182,27 @@ doc::Contention probe_contention(comm::Communicator& communicator, ComputeLoad& 
   return ContentionProber(communicator, load, options).run();
 }
 
-Seconds probe_progress_sleep(comm::Communicator& communicator) {
-  double longest = 0, value = 0;
-  for (int i = 0; i < kSleepTrials; ++i) {
+// Each rank counts from the moment at which it should have come. So a rank that wakes late delays
+// the others here as it does in a step.
+IdleStart probe_idle_start(comm::Communicator& communicator) {
+  std::vector<float> message(to_index(kMessage.value / 4), 0.0f);
+  std::vector<double> calls;
+  double longest_sleep_s = 0;
+  for (int i = 0; i < kIdleTrials; ++i) {
     communicator.barrier("calibrate")->wait();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const std::int64_t due = steady_ns() + kSilence_ns;
+    sleep_until_ns(due);
     const std::int64_t submitted = steady_ns();
     const comm::WorkPtr work =
-        communicator.all_reduce(comm::buffer(value), comm::Reduce::sum, "calibrate");
+        communicator.all_reduce(comm::buffer(message), comm::Reduce::sum, "calibrate");
     work->wait();
-    longest = std::max(longest, static_cast<double>(work->times().start_ns - submitted) * 1e-9);
+    calls.push_back(seconds_since(due));
+    longest_sleep_s =
+        std::max(longest_sleep_s, static_cast<double>(work->times().start_ns - submitted) * 1e-9);
   }
-  communicator.all_reduce(comm::buffer(longest), comm::Reduce::max, "sleep")->wait();
-  return {longest};
+  mean_over_ranks(communicator, calls);
+  communicator.all_reduce(comm::buffer(longest_sleep_s), comm::Reduce::max, "calibrate")->wait();
+  return {longest_sleep_s, median(calls)};
 }
 
 // The product keeps its operands in the second-level cache, so it competes for cores. The pass over

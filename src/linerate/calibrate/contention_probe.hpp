@@ -81,9 +81,18 @@ struct ContentionProbeOptions {
 doc::Contention probe_contention(comm::Communicator& communicator, ComputeLoad& load,
                                  const ContentionProbeOptions& options);
 
-/// The sleep of the progress thread: the longest time that an idle communicator took from
-/// submission to its first message. It is measured in 20 trials, each after 20 ms of silence.
-/// Collective.
-Seconds probe_progress_sleep(comm::Communicator& communicator);
+/// As good as no bytes: the rest is waking and handing over.
+constexpr Bytes kMessage = KiB(4);
+
+/// An all-reduce of kMessage that finds the communicator idle.
+struct IdleStart {
+  /// The longest time from submission to the first message: the sleep of the progress thread.
+  double longest_sleep_s = 0;
+  /// The median time from the end of 20 ms of silence until a rank that waits for it goes on.
+  double call_s = 0;
+};
+
+/// In 20 trials. Collective; every rank returns the same.
+IdleStart probe_idle_start(comm::Communicator& communicator);
 
 }  // namespace linerate::calibrate

@@ -23,6 +23,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
+#include "linerate/cost/fitted.hpp"
 
 namespace linerate::calibrate {
 namespace {
@@ -57,7 +58,11 @@ doc::Cluster probe_cluster(comm::Communicator& communicator, ComputeLoad& load,
     };
   doc::Cluster cluster = fit_cluster(measured.tables, {});
   cluster.contention = probe_contention(communicator, load, contention);
-  cluster.progress_sleep_s = probe_progress_sleep(communicator).value;
+  const IdleStart idle = probe_idle_start(communicator);
+  cluster.progress_sleep_s = idle.longest_sleep_s;
+  // The tables are of calls back to back.
+  cluster.start_delay_s = std::max(
+      0.0, idle.call_s - cost::evaluate(cluster.collectives.front(), kMessage.value).seconds);
   cluster.noise_floor = measured.noise_floor;
   cluster.cores = probe_cores(communicator);
   HalfSumProbeOptions sums;

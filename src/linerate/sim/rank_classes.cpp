@@ -234,6 +234,11 @@ double Prices::bounded(const cost::CostCurve& curve, double bytes) const {
   return bound_ == Bound::low ? e.low : e.high;
 }
 
+double Prices::noise_times() const {
+  const double apart = 1 + model_.cluster().noise_floor.value_or(0);
+  return bound_ == Bound::expected ? 1 : bound_ == Bound::low ? 1 / apart : apart;
+}
+
 // Contention at a Bound. A network of a kind has slowdowns from 1 to its slowdown_high. A measured
 // Cluster has a noise floor instead. The noise is in the time that is lost, not in the whole. With
 // a floor of 10 %, a slowdown of 1.30 lies between 1 + .30 / 1.1 = 1.27 and 1 + .30 * 1.1 = 1.33.
@@ -245,8 +250,7 @@ doc::Contention Prices::contention() const {
     c.compute_slowdown = bound_ == Bound::low ? 1 : cluster.nominal->slowdown_high;
     return c;
   }
-  const double apart = 1 + cluster.noise_floor.value_or(0);
-  const double times = bound_ == Bound::low ? 1 / apart : apart;
+  const double times = noise_times();
   for (double* factor : {&c.compute_slowdown, &c.communication_slowdown, &c.coding_slowdown})
     if (*factor > 1) *factor = 1 + (*factor - 1) * times;
   for (double* seconds : {&c.message_s, &c.message_delay_s}) *seconds *= times;

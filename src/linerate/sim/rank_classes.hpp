@@ -136,7 +136,7 @@ class Prices {
       : model_(model),
         ranks_(ranks),
         bound_(bound),
-        start_delay_s_(model.cluster().start_delay_s) {}
+        start_delay_s_(model.cluster().start_delay_s * noise_times()) {}
 
   /// A collective joins all ranks; what its task says comes on top of what the cost model does.
   double seconds(const doc::Task& task) {
@@ -165,8 +165,8 @@ class Prices {
   double start_delay_s(const doc::Task& task) const { return start_delay_s(task, ranks_); }
 
   const cost::CostModel& model() const { return model_; }
-  /// The Cluster's contention. At a bound, the time that it costs is lower or higher by the share
-  /// by which measurements of the Cluster differ (doc::Cluster::noise_floor).
+  /// The Cluster's contention. At a bound, the time that it costs is lower or higher by
+  /// noise_times(), and so is start_delay_s().
   doc::Contention contention() const;
   /// True when every collective priced so far carries a measured error: one of unknown error makes
   /// the whole unknown.
@@ -181,6 +181,8 @@ class Prices {
   };
   /// For all ranks, or for a part of them.
   const cost::CostCurve& curve_of(const doc::Task& task, int ranks);
+  /// Of times that threads take, between measurements of the Cluster (doc::Cluster::noise_floor).
+  double noise_times() const;
   double priced(const cost::CostCurve& curve, double bytes) const {
     return bound_ == Bound::expected ? curve.seconds(bytes) : bounded(curve, bytes);
   }

@@ -213,11 +213,11 @@ double t_quantile(double degrees) {
 // Weight of the curve's typical error next to those of the neighbourhood. Two lucky neighbours must
 // not promise that the gap between them is exact.
 constexpr double kPriorWeight = 1;
-constexpr double kLeastHalfWidth = 0.002;  // no collective is measured better than this
-// Fewer errors than a neighbourhood has may all be small by luck. Then the deviation is at least
-// what repeated collectives differ by on an idle cluster.
-constexpr std::size_t kNeighbourhood = 4;
+// Two measurements of one idle network, minutes apart, differ by so much in 9 sizes of 10. A run
+// shows nothing of it, so this is the least half width. Fewer errors than a neighbourhood has may
+// also all be small by luck, and then it is the least deviation.
 constexpr double kUsualNoise = 0.02;
+constexpr std::size_t kNeighbourhood = 4;
 constexpr int kPiecesInBracket = 4;
 
 /// Half width, relative, in the gap between samples `gap` and `gap + 1`. It uses the nearest two
@@ -240,7 +240,7 @@ double half_width(std::span<const HeldOutError> errors, double typical, std::siz
   const double independent =
       std::min(weight * weight / squares, static_cast<double>(errors.size()) + kPriorWeight);
   const double t = t_quantile(independent - 1);
-  const double least = errors.size() < kNeighbourhood ? t * kUsualNoise : kLeastHalfWidth;
+  const double least = (errors.size() < kNeighbourhood ? t : 1) * kUsualNoise;
   return std::max(least, t * std::sqrt(sum / weight));
 }
 

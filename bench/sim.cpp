@@ -16,7 +16,6 @@
 #include "linerate/cost/estimate.hpp"
 #include "linerate/models/workload.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/sim/fluid.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/sim/simulator.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"

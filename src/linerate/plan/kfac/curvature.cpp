@@ -184,8 +184,7 @@ std::vector<std::int32_t> layer_owners(const Curvature& curvature, bool is_free)
 // Without costs a search has nothing to weigh: then every rank inverts everything, as no inverse is
 // worth a message.
 Placement place_inverses(const Curvature& curvature, const InverseSet& inverses,
-                         const PlacementProblem& problem, const cost::CostModel& cost,
-                         Placement (*search)(const PlacementProblem&)) {
+                         const PlacementProblem& problem, const cost::CostModel& cost) {
   const Kfac& kfac = curvature.kfac;
   if (kfac.owns_layers()) {
     std::vector<std::int32_t> owner;
@@ -200,7 +199,7 @@ Placement place_inverses(const Curvature& curvature, const InverseSet& inverses,
     return place_everywhere(problem);
   switch (kfac.placement) {
     case InversePlacement::search:
-      return search(problem);
+      return place_by_search(problem);
     case InversePlacement::threshold:
       return place_by_threshold(problem, kfac.theta);
     case InversePlacement::longest_first:
@@ -291,8 +290,7 @@ std::int32_t Curvature::needed_by_inverse(std::int32_t factor,
 
 Placement Curvature::place(const cost::CostModel& cost, const FactorArrivals& arrivals) const {
   const InverseSet inverses = inverses_of(*this, cost, arrivals);
-  return by_factor(place_inverses(*this, inverses, inverses.problem(*this, cost, arrivals), cost,
-                                  place_by_search),
+  return by_factor(place_inverses(*this, inverses, inverses.problem(*this, cost, arrivals), cost),
                    *this, inverses);
 }
 
@@ -300,7 +298,7 @@ std::function<double(const FactorArrivals&)> Curvature::inverted_s(
     const cost::CostModel& cost, const FactorArrivals& arrivals) const {
   InverseSet inverses = inverses_of(*this, cost, arrivals);
   Placement placement =
-      place_inverses(*this, inverses, inverses.problem(*this, cost, arrivals), cost, place_by_cut);
+      place_inverses(*this, inverses, inverses.problem(*this, cost, arrivals), cost);
   return [this, &cost, inverses = std::move(inverses),
           placement = std::move(placement)](const FactorArrivals& others) mutable {
     inverses.arrive(*this, others);

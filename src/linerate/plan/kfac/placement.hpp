@@ -14,7 +14,7 @@ namespace linerate::plan {
 /// The authors' threshold.
 inline constexpr std::int64_t kAuthorsTheta = 1400;
 
-/// How many k place_by_cut looks at first.
+/// How many k place_by_search looks at first.
 inline constexpr std::size_t kCutGrid = 16;
 
 /// The k inverses that take longest have owners, by longest processing time first. The others are
@@ -22,9 +22,6 @@ inline constexpr std::size_t kCutGrid = 16;
 /// smallest on ties. All k are tried up to 2 kCutGrid - 1 inverses; of more, those on the grid and
 /// near the best of them. By overlapped_s the result is never later than in turn or by the authors'
 /// threshold.
-Placement place_by_cut(const PlacementProblem& problem);
-/// The same. If at most 12,000 assignments of owners are possible (8 inverses on 3 ranks), the best
-/// of all.
 Placement place_by_search(const PlacementProblem& problem);
 /// The authors' rule. An inverse of fewer than `theta` dimensions is made everywhere. The others,
 /// the largest first, go to the rank with the least sum of dimensions. Ranks go through the layers

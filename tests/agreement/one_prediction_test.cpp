@@ -112,7 +112,6 @@ TEST_P(OnePrediction, PlansAndRehearsalsAreOfTheSameStep) {
       const double close = kRounding * step_s->value;
       EXPECT_THAT(sim::simulate(planned.plan, planned.model).step_s,
                   DoubleNear(step_s->value, close));
-      if (!plan::traits_of(strategy).runs.rehearse) continue;
       double rehearsed_s = 0;
       comm::run_ranks(2, [&](comm::Communicator& communicator) {
         const verbs::PricedPlan priced = verbs::plan_strategy(communicator, w, cluster, strategy);

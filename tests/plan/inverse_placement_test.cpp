@@ -18,20 +18,10 @@ namespace {
 
 using ExpectedCost = std::function<double(std::int64_t)>;
 
-/// Owns what a problem looks at.
-struct PlacementInstance {
-  std::vector<std::int64_t> dims;
-  std::vector<double> inverse_s, broadcast_s;
-  int ranks = 64;
-  double slowdown = 1;
-
-  PlacementProblem problem() const { return {dims, inverse_s, broadcast_s, ranks, slowdown}; }
-};
-
-PlacementInstance of(const support::Dimensions& dims, const ExpectedCost& inverse_s,
+PlacementProblem of(const support::Dimensions& dims, const ExpectedCost& inverse_s,
                      const ExpectedCost& broadcast_s) {
-  PlacementInstance x;
-  x.dims = dims;
+  PlacementProblem x;
+  x.dims = dims, x.ranks = 64;
   for (const std::int64_t d : dims) {
     x.inverse_s.push_back(inverse_s(d));
     x.broadcast_s.push_back(broadcast_s(d));
@@ -52,7 +42,8 @@ std::size_t communicated(const Placement& p) { return p.sent.size(); }
 
 /// Of the rank that does most of what has owners.
 template <typename Load>
-Load largest_load(const std::vector<std::int32_t>& owner, std::span<const Load> loads, int ranks) {
+Load largest_load(const std::vector<std::int32_t>& owner, const std::vector<Load>& loads,
+                  int ranks) {
   std::vector<Load> sum(to_index(ranks));
   for (std::size_t i = 0; i < owner.size(); ++i)
     if (owner[i] != kEverywhere) sum[to_index(owner[i])] += loads[i];
@@ -92,8 +83,7 @@ TEST(InversePlacement, MeetsTheReferenceTable) {
   };
   const support::Dimensions dims = support::all_factors(support::dimensions_of("resnet50"));
   for (const PlacementRow& row : rows) {
-    const PlacementInstance x = of(dims, row.inverse_s, row.broadcast_s);
-    const PlacementProblem problem = x.problem();
+    const PlacementProblem problem = of(dims, row.inverse_s, row.broadcast_s);
     const auto serial_ms = [&](const Placement& p) { return 1e3 * serial_s(problem, p); };
     constexpr double kDigits = 0.0501;
     EXPECT_NEAR(serial_ms(place_everywhere(problem)), row.everywhere, kDigits);
@@ -110,8 +100,7 @@ TEST(InversePlacement, MeetsTheReferenceTable) {
 // The authors' thresholds.
 TEST(InversePlacement, ThresholdsCutWhereTheAuthorsDo) {
   const auto cut = [](const support::FactorDimensions& dims, std::int64_t theta) {
-    const PlacementInstance x = of(support::all_factors(dims), cubic(0, 1), by_triangle(0, 1));
-    return place_by_threshold(x.problem(), theta);
+    return place_by_threshold(of(support::all_factors(dims), cubic(0, 1), by_triangle(0, 1)), theta);
   };
   const auto resnet = support::dimensions_of("resnet50"),
              densenet = support::dimensions_of("densenet201");
@@ -122,33 +111,32 @@ TEST(InversePlacement, ThresholdsCutWhereTheAuthorsDo) {
   EXPECT_EQ(communicated(cut(densenet, 1400)), 30u);
   EXPECT_EQ(communicated(cut(densenet, 1024)), 152u);
   for (const std::int64_t theta : {1400, 1024}) {
-    const PlacementInstance x = of(support::all_factors(resnet), cubic(0, 1), by_triangle(0, 1));
-    const Placement placement = place_by_threshold(x.problem(), theta);
-    EXPECT_EQ(largest_load(placement.owner, x.problem().dims, x.ranks), 4608);
+    const PlacementProblem x = of(support::all_factors(resnet), cubic(0, 1), by_triangle(0, 1));
+    const Placement placement = place_by_threshold(x, theta);
+    EXPECT_EQ(largest_load(placement.owner, x.dims, x.ranks), 4608);
   }
 }
 
-PlacementInstance random_placement(std::uint64_t seed, std::size_t most, int ranks) {
+PlacementProblem random_placement(std::uint64_t seed, std::size_t most, int ranks) {
   std::uint64_t drawn = 0;
   const auto unit = [&] { return random_unit(seed, drawn++); };
   support::Dimensions dims;
   const auto count = 1 + static_cast<std::size_t>(unit() * static_cast<double>(most));
   for (std::size_t i = 0; i < count; ++i)
     dims.push_back(1 + static_cast<std::int64_t>(2000 * unit() * unit()));
-  PlacementInstance x =
+  PlacementProblem x =
       of(dims, cubic(1e-3 * unit(), 1e-11 * unit()), by_triangle(1e-3 * unit(), 1e-9));
   x.ranks = ranks;
-  if (seed % 3 == 0) x.slowdown = 1 + unit();
+  if (seed % 3 == 0) x.communication_slowdown = 1 + unit();
   return x;
 }
 
 /// The least largest load over all assignments of everything to ranks.
-double least_load_s(const PlacementInstance& x) {
+double least_load_s(const PlacementProblem& x) {
   double least_s = std::numeric_limits<double>::infinity();
   std::vector<std::int32_t> owner(x.dims.size(), 0);
-  const PlacementProblem problem = x.problem();
   for (;;) {
-    least_s = std::min(least_s, largest_load_s(problem, owner));
+    least_s = std::min(least_s, largest_load_s(x, owner));
     std::size_t i = 0;
     for (; i < owner.size() && ++owner[i] == x.ranks; ++i) owner[i] = 0;
     if (i == owner.size()) return least_s;
@@ -159,18 +147,18 @@ double least_load_s(const PlacementInstance& x) {
 TEST(InversePlacement, LongestFirstIsWithinGrahamsBound) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const int ranks = 2 + static_cast<int>(seed % 3);
-    const PlacementInstance x = random_placement(seed, ranks == 4 ? 8 : 10, ranks);
+    const PlacementProblem x = random_placement(seed, ranks == 4 ? 8 : 10, ranks);
     const double best_s = least_load_s(x);
-    const double load_s = largest_load_s(x.problem(), place_longest_first(x.problem()).owner);
+    const double load_s = largest_load_s(x, place_longest_first(x).owner);
     EXPECT_GE(load_s, best_s * (1 - 1e-12)) << "seed " << seed;
     EXPECT_LE(load_s, (4.0 / 3 - 1.0 / (3 * ranks)) * best_s * (1 + 1e-12)) << "seed " << seed;
     const std::vector<std::int32_t> layers = place_layers(x.inverse_s, ranks, 1);
-    EXPECT_DOUBLE_EQ(largest_load_s(x.problem(), layers), load_s);
+    EXPECT_DOUBLE_EQ(largest_load_s(x, layers), load_s);
   }
 }
 
 /// The k longest have owners: what the search looks for, from its definition.
-double cut_s(const PlacementInstance& x, std::size_t k) {
+double cut_s(const PlacementProblem& x, std::size_t k) {
   std::vector<std::int32_t> order(x.dims.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
@@ -183,31 +171,30 @@ double cut_s(const PlacementInstance& x, std::size_t k) {
     *rank += x.inverse_s[to_index(order[i])];
     owner[to_index(order[i])] = static_cast<std::int32_t>(rank - load.begin());
   }
-  return overlapped_s(x.problem(), place_on(x.problem(), owner));
+  return overlapped_s(x, place_on(x, owner));
 }
 
 TEST(InversePlacement, SearchTakesTheBestCut) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const PlacementInstance x = random_placement(seed, 30, 1 + static_cast<int>(seed % 9));
+    const PlacementProblem x = random_placement(seed, 30, 1 + static_cast<int>(seed % 9));
     double least_s = std::numeric_limits<double>::infinity();
     for (std::size_t k = 0; k <= x.dims.size(); ++k) least_s = std::min(least_s, cut_s(x, k));
-    const Placement found = place_by_search(x.problem());
-    EXPECT_NEAR(overlapped_s(x.problem(), found), least_s, 1e-12) << "seed " << seed;
-    EXPECT_LE(overlapped_s(x.problem(), found),
-              overlapped_s(x.problem(), place_everywhere(x.problem())) + 1e-15);
+    const Placement found = place_by_search(x);
+    EXPECT_NEAR(overlapped_s(x, found), least_s, 1e-12) << "seed " << seed;
+    EXPECT_LE(overlapped_s(x, found),
+              overlapped_s(x, place_everywhere(x)) + 1e-15);
   }
 }
 
 TEST(InversePlacement, EverythingIsDoneOnceAndInOneOrder) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const PlacementInstance x = random_placement(seed, 40, 1 + static_cast<int>(seed % 7));
-    const PlacementProblem problem = x.problem();
+    const PlacementProblem problem = random_placement(seed, 40, 1 + static_cast<int>(seed % 7));
     for (const Placement& p :
          {place_by_search(problem), place_by_threshold(problem, 700), place_longest_first(problem),
           place_in_turn(problem), place_everywhere(problem)}) {
       std::vector<std::int32_t> order = p.order;
       std::sort(order.begin(), order.end());
-      ASSERT_EQ(order.size(), x.dims.size());
+      ASSERT_EQ(order.size(), problem.dims.size());
       for (std::size_t i = 0; i < order.size(); ++i)
         ASSERT_EQ(order[i], static_cast<std::int32_t>(i));
       std::vector<std::int32_t> sent = p.sent;
@@ -215,7 +202,7 @@ TEST(InversePlacement, EverythingIsDoneOnceAndInOneOrder) {
       for (std::size_t i = 0; i < p.owner.size(); ++i) {
         const bool has_owner = std::binary_search(sent.begin(), sent.end(), static_cast<int>(i));
         ASSERT_EQ(has_owner, p.owner[i] != kEverywhere);
-        ASSERT_LT(p.owner[i], x.ranks);
+        ASSERT_LT(p.owner[i], problem.ranks);
       }
     }
   }
@@ -224,13 +211,13 @@ TEST(InversePlacement, EverythingIsDoneOnceAndInOneOrder) {
 // Broadcasts travel under what every rank does for itself; the authors go through the layers.
 TEST(InversePlacement, WhatHasAnOwnerComesFirst) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    const PlacementInstance x = random_placement(seed, 40, 4);
-    const Placement found = place_by_search(x.problem());
+    const PlacementProblem x = random_placement(seed, 40, 4);
+    const Placement found = place_by_search(x);
     for (std::size_t i = 0; i < found.order.size(); ++i) {
       const std::int32_t owner = found.owner[to_index(found.order[i])];
       ASSERT_EQ(owner != kEverywhere, i < found.sent.size());
     }
-    const Placement authors = place_by_threshold(x.problem(), 700);
+    const Placement authors = place_by_threshold(x, 700);
     ASSERT_TRUE(std::is_sorted(authors.order.begin(), authors.order.end()));
   }
 }
@@ -238,23 +225,20 @@ TEST(InversePlacement, WhatHasAnOwnerComesFirst) {
 // Two ranks, inverses of 4, 2, 2 s: rank 0 takes the first, rank 1 the others. They are done at 4,
 // 2 and 4 s; sent for 1 s each they arrive at 3, 5 and 6 s.
 TEST(InversePlacement, BroadcastsFollowTheirInverses) {
-  const PlacementInstance x{{4, 2, 2}, {4, 2, 2}, {1, 1, 1}, 2, 1};
-  const Placement p = place_longest_first(x.problem());
+  const PlacementProblem x{{4, 2, 2}, {4, 2, 2}, {1, 1, 1}, 2};
+  const Placement p = place_longest_first(x);
   EXPECT_THAT(p.owner, ::testing::ElementsAre(0, 1, 1));
   EXPECT_THAT(p.sent, ::testing::ElementsAre(1, 0, 2));
-  EXPECT_DOUBLE_EQ(overlapped_s(x.problem(), p), 6);
-  EXPECT_DOUBLE_EQ(serial_s(x.problem(), p), 4 + 3);
+  EXPECT_DOUBLE_EQ(overlapped_s(x, p), 6);
+  EXPECT_DOUBLE_EQ(serial_s(x, p), 4 + 3);
 }
 
 // Two ranks are free at 1 s; the channel brings the first factor at 2 s, the others at 6 s.
 // Inverses take 2, 3 and 1 s and everybody makes them: the first until 4 s, the others from 6 s to
 // 10 s. Were they all to wait for 6 s, 12 s.
 TEST(InversePlacement, BeginsWithWhatHasArrived) {
-  const PlacementInstance x{{2, 3, 1}, {2, 3, 1}, {9, 9, 9}, 2, 1};
-  PlacementProblem problem = x.problem();
-  const std::vector<Transfer> transfers = {{0, 2}, {0, 4}};
-  const std::vector<std::int32_t> after = {0, 1, 1};
-  problem.transfers = transfers, problem.after = after, problem.start_s = 1;
+  PlacementProblem problem{{2, 3, 1}, {2, 3, 1}, {9, 9, 9}, 2};
+  problem.transfers = {{0, 2}, {0, 4}}, problem.after = {0, 1, 1}, problem.start_s = 1;
   const Placement p = place_everywhere(problem);
   EXPECT_FALSE(p.behind_arrivals);
   EXPECT_THAT(p.order, ::testing::ElementsAre(0, 1, 2));
@@ -266,22 +250,16 @@ TEST(InversePlacement, BeginsWithWhatHasArrived) {
   // inverse is made from 4/3 s to 10/3 s; meanwhile the second does 2/3 s of its 4 s, the rest at
   // full speed until 20/3 s.
   problem.communication_slowdown = 3;
-  const std::vector<Transfer> late = {{1, 1. / 3}, {0, 4}};
-  problem.transfers = late;
+  problem.transfers = {{1, 1. / 3}, {0, 4}};
   EXPECT_NEAR(overlapped_s(problem, place_everywhere(problem)), 20. / 3 + 4, 1e-12);
 }
 
 // The last gradient comes behind the factors: nobody's inverse waits for it, but its layer and the
 // end do. Two ranks are free at 0 s; the factors are there at 1 s, the gradient at 9 s.
 TEST(InversePlacement, DirectionsWaitForGradientsAndInversesDoNot) {
-  const PlacementInstance x{{2, 3}, {2, 3}, {9, 9}, 2, 1};
-  PlacementProblem problem = x.problem();
-  const std::vector<Transfer> transfers = {{0, 1}, {0, 8}};
-  const std::vector<std::int32_t> after = {0, 0}, layer = {0, 1};
-  std::vector<std::int32_t> gradient_after = {1, 0};
-  const std::vector<double> layer_s = {2, 0.5};
-  problem.transfers = transfers, problem.after = after;
-  problem.layer = layer, problem.layer_s = layer_s, problem.gradient_after = gradient_after;
+  PlacementProblem problem{{2, 3}, {2, 3}, {9, 9}, 2};
+  problem.transfers = {{0, 1}, {0, 8}}, problem.after = {0, 0}, problem.gradient_after = {1, 0};
+  problem.layer = {0, 1}, problem.layer_s = {2, 0.5};
   for (const auto place : {place_everywhere, +[](const PlacementProblem& p) {
                              return place_by_threshold(p, kAuthorsTheta);
                            }}) {
@@ -290,26 +268,22 @@ TEST(InversePlacement, DirectionsWaitForGradientsAndInversesDoNot) {
     EXPECT_DOUBLE_EQ(overlapped_s(problem, placed), 9 + 2);
   }
   // A gradient that no layer waits for still ends the step.
-  gradient_after[0] = 0;
+  problem.gradient_after[0] = 0;
   EXPECT_DOUBLE_EQ(overlapped_s(problem, place_everywhere(problem)), 9);
 }
 
 TEST(InversePlacement, IsNeverLaterThanBehindAllArrivals) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const PlacementInstance x = random_placement(seed, 25, 1 + static_cast<int>(seed % 5));
-    PlacementProblem problem = x.problem();
-    std::vector<Transfer> transfers;
-    std::vector<std::int32_t> after;
+    PlacementProblem problem = random_placement(seed, 25, 1 + static_cast<int>(seed % 5));
     for (std::uint64_t t = 0; t < 4; ++t)
-      transfers.push_back({1e-2 * random_unit(seed, 1000 + t), 1e-2 * random_unit(seed, 2000 + t)});
-    for (std::uint64_t i = 0; i < x.dims.size(); ++i)
-      after.push_back(static_cast<std::int32_t>(random_unit(seed, 3000 + i) * 5) - 1);
-    problem.transfers = transfers, problem.after = after, problem.start_s = 5e-3;
+      problem.transfers.push_back({1e-2 * random_unit(seed, 1000 + t), 1e-2 * random_unit(seed, 2000 + t)});
+    for (std::uint64_t i = 0; i < problem.dims.size(); ++i)
+      problem.after.push_back(static_cast<std::int32_t>(random_unit(seed, 3000 + i) * 5) - 1);
+    problem.start_s = 5e-3;
     for (const auto place :
          {place_by_search, place_longest_first, place_in_turn, place_everywhere}) {
       PlacementProblem waiting = problem;
-      const std::vector<std::int32_t> last(after.size(), 3);
-      waiting.after = last;
+      std::ranges::fill(waiting.after, 3);
       EXPECT_LE(overlapped_s(problem, place(problem)),
                 overlapped_s(waiting, place(waiting)) * (1 + 1e-12))
           << "seed " << seed;

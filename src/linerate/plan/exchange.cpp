@@ -188,9 +188,7 @@ std::string_view name_of(PlansBy by) {
 }
 
 std::vector<std::string_view> Runs::names() const {
-  std::vector<std::string_view> all;
-  if (simulate) all.push_back("simulate");
-  if (rehearse) all.push_back("rehearse");
+  std::vector<std::string_view> all = {"simulate", "rehearse"};
   if (train) all.push_back("train");
   return all;
 }

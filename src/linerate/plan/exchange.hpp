@@ -39,9 +39,9 @@ doc::Plan up_to(const doc::Plan& plan, doc::StepPart last);
 enum class PlansBy { nothing, order, times, cost };
 std::string_view name_of(PlansBy by);
 
-/// Which interpreters of a Plan can carry a strategy out.
+/// Which interpreters of a Plan can carry a strategy out. Every one can be simulated and rehearsed.
 struct Runs {
-  bool simulate = true, rehearse = true, train = true;
+  bool train = true;
 
   std::vector<std::string_view> names() const;
 };
@@ -56,17 +56,12 @@ struct Traits {
 
 // How gradients leave the rank: all that exchanges decide.
 
-/// What an exchange derives from a Workload alone, once for all Plans of a series.
-struct PreparedWorkload {
-  virtual ~PreparedWorkload() = default;
-};
-
 struct FusionInput {
   const doc::Workload& workload;
   const cost::CostModel& cost;
   const WireForm& form;
   int ranks = 1;
-  const PreparedWorkload* prepared = nullptr;  // by the same exchange, of the same Workload
+  bool first_step = false;  // before any ready order was seen
 };
 
 /// The buckets in the order in which they are sent, appended to the graph's `payloads` and
@@ -97,14 +92,7 @@ class Exchange {
   /// `wire`: the type in which it sends gradients; absent: their own.
   explicit Exchange(std::optional<DType> wire) : wire_(wire) {}
   virtual ~Exchange() = default;
-  virtual std::unique_ptr<const PreparedWorkload> prepare(const doc::Workload&) const {
-    return nullptr;
-  }
   virtual void fuse(const FusionInput& input, const Fusion& out) const = 0;
-  /// Buckets of the first step, before any ready order was seen.
-  virtual void fuse_first_step(const FusionInput& input, const Fusion& out) const {
-    fuse(input, out);
-  }
   virtual Schedule schedule() const { return Schedule::overlapped; }
   std::optional<DType> wire() const { return wire_; }
   /// The size of a bucket, if size alone closes buckets and they leave as soon as they are full.

@@ -203,6 +203,14 @@ std::int32_t StepDraft::add_payload(const doc::Payload& payload) {
   return static_cast<std::int32_t>(graph->payloads.size() - 1);
 }
 
+std::int32_t StepDraft::add_payload(doc::Payload payload, std::span<const std::int32_t> members) {
+  payload.begin = static_cast<std::int32_t>(graph->members.size());
+  graph->members.insert(graph->members.end(), members.begin(), members.end());
+  payload.end = static_cast<std::int32_t>(graph->members.size());
+  payload.padded = payload.elements;
+  return add_payload(payload);
+}
+
 doc::Task StepDraft::task_on(std::int32_t payload, doc::TaskKind kind, doc::Resource resource,
                              std::string_view name) {
   const doc::Payload& p = graph->payloads[to_index(payload)];
@@ -217,14 +225,10 @@ doc::Task StepDraft::task_on(std::int32_t payload, doc::TaskKind kind, doc::Reso
   return task;
 }
 
-doc::Task StepDraft::broadcast_of(doc::Payload payload, std::span<const std::int32_t> members,
+doc::Task StepDraft::broadcast_of(const doc::Payload& payload, std::span<const std::int32_t> members,
                                   std::int32_t group, std::int32_t root) {
-  payload.begin = static_cast<std::int32_t>(graph->members.size());
-  graph->members.insert(graph->members.end(), members.begin(), members.end());
-  payload.end = static_cast<std::int32_t>(graph->members.size());
-  payload.padded = payload.elements;
-  doc::Task task =
-      task_on(add_payload(payload), doc::TaskKind::broadcast, doc::Resource::network, "move");
+  doc::Task task = task_on(add_payload(payload, members), doc::TaskKind::broadcast,
+                           doc::Resource::network, "move");
   task.group = group;
   task.root = root;
   return task;

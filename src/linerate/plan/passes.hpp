@@ -73,13 +73,15 @@ struct StepDraft {
   /// before.
   Handle put_into_compute(const doc::Task& task, std::size_t bucket);
   std::int32_t add_payload(const doc::Payload& payload);
+  /// Of these members, which nothing pads.
+  std::int32_t add_payload(doc::Payload payload, std::span<const std::int32_t> members);
   /// A task that does something with a payload.
   doc::Task task_on(std::int32_t payload, doc::TaskKind kind, doc::Resource resource,
                     std::string_view operation);
   /// Index of the operation without options of this name in the Plan.
   std::int16_t operation(std::string_view name);
   /// A broadcast of a new payload with these members; in no lane yet.
-  doc::Task broadcast_of(doc::Payload payload, std::span<const std::int32_t> members,
+  doc::Task broadcast_of(const doc::Payload& payload, std::span<const std::int32_t> members,
                          std::int32_t group, std::int32_t root);
 
   doc::Plan* plan = nullptr;        // its operations and groups
@@ -116,6 +118,10 @@ void add_compute(const doc::Workload& workload, bool in_training, StepDraft& ste
 /// Whether the forward time of every layer is known, and every gradient names its parameter's
 /// layer.
 bool layers_are_timed(const doc::Workload& workload);
+/// A task of the compute lane, which is about [first, last] of a subject.
+doc::Task compute_task(doc::TaskKind kind, std::int16_t operation,
+                       doc::Subject subject = doc::Subject::none, std::int32_t first = 0,
+                       std::int32_t last = -1);
 /// A computation that others drive and report.
 doc::Task observed_task(doc::TaskKind kind, std::int16_t operation, double seconds);
 /// Copies each gradient, scaled, into its bucket, if that is a task of the runner.

@@ -325,7 +325,6 @@ PlanSeries::PlanSeries(const Planner& planner, const doc::Workload& workload,
 /// The computation of all Plans from now on.
 void PlanSeries::compute_as(const doc::Workload& workload) {
   workload_ = &workload;
-  prepared_ = planner_.exchange_->prepare(workload);
   plan_.operations.clear();
   computation_.begin(plan_, plan_.variants.front());
   add_compute(workload, options_.housekeeping.has_value(), computation_);
@@ -463,8 +462,8 @@ void PlanSeries::make(const Request& request, const Exchange& exchange, const Va
   step_ = computation_;
   step_.graph = &graph;
   const WireForm cut_by = p.compression_ ? p.compression_->typical_form(*workload_) : p.form_;
-  const FusionInput fusion{*workload_, request.cost, cut_by, request.ranks, prepared_.get()};
-  fuse_turns(exchange, fusion, variant.first_step, {graph, step_.not_before});
+  const FusionInput fusion{*workload_, request.cost, cut_by, request.ranks, variant.first_step};
+  fuse_turns(exchange, fusion, {graph, step_.not_before});
   const StepKind& kind = kinds_.kinds[to_index(variant.kind)];
   const PassInput input{*workload_,
                         request.cost,
@@ -489,35 +488,22 @@ void PlanSeries::make(const Request& request, const Exchange& exchange, const Va
   if (request.ranks > 1) add_tensor_times(request.cost.cluster().tensor_s, graph);
 }
 
-namespace {
-
-void fuse(const Exchange& exchange, const FusionInput& input, bool first_step, const Fusion& out) {
-  if (first_step)
-    exchange.fuse_first_step(input, out);
-  else
-    exchange.fuse(input, out);
-}
-
-}  // namespace
-
 // A step that trains several models in turn (a GAN: the discriminator, then the generator) updates
 // each model before the next one's backward pass. So the exchange cuts each turn's gradients as if
 // they were a Workload of their own. Positions are then moved to those of the whole list. With 4
 // gradients in turn 0 and 6 in turn 1, position 2 of turn 1 becomes position 6.
-void fuse_turns(const Exchange& exchange, const FusionInput& input, bool first_step,
-                const Fusion& out) {
+void fuse_turns(const Exchange& exchange, const FusionInput& input, const Fusion& out) {
   const std::vector<doc::Gradient>& all = input.workload.gradients;
   const int turns = input.workload.turns();
-  if (turns == 1) return fuse(exchange, input, first_step, out);
+  if (turns == 1) return exchange.fuse(input, out);
   doc::Workload one = input.workload;
   for (int turn = 0; turn < turns; ++turn) {
     const auto mine = std::ranges::equal_range(all, turn, {}, &doc::Gradient::turn);
     one.gradients.assign(mine.begin(), mine.end());
     doc::TaskGraph graph;
     std::vector<double> not_before;
-    const auto prepared = exchange.prepare(one);
-    fuse(exchange, {one, input.cost, input.form, input.ranks, prepared.get()}, first_step,
-         {graph, not_before});
+    exchange.fuse({one, input.cost, input.form, input.ranks, input.first_step},
+                  {graph, not_before});
     const auto members = static_cast<std::int32_t>(out.graph.members.size());
     const auto position = static_cast<std::int32_t>(mine.begin() - all.begin());
     for (const std::int32_t m : graph.members) out.graph.members.push_back(position + m);

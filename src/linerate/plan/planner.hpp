@@ -142,7 +142,6 @@ class PlanSeries {
   std::optional<doc::Workload> slowed_;  // as each of several ranks does, if that differs
   double slowed_share_ = 1;              // of what several ranks add, in `slowed_`
   const doc::Workload* workload_;        // the one that computation_ is of
-  std::unique_ptr<const PreparedWorkload> prepared_;  // by the exchange
   PlanOptions options_;
   StepKinds kinds_;
   std::vector<Variant> variants_;  // as the Plan's
@@ -158,9 +157,7 @@ class PlanSeries {
 // Private: buckets of steps that train several models in turn.
 
 /// The buckets of each turn of a step (Gradient::turn), cut as those of a Workload of its own. No
-/// bucket holds gradients of two turns, and limits begin anew. `first_step`: as
-/// Exchange::fuse_first_step.
-void fuse_turns(const Exchange& exchange, const FusionInput& input, bool first_step,
-                const Fusion& out);
+/// bucket holds gradients of two turns, and limits begin anew.
+void fuse_turns(const Exchange& exchange, const FusionInput& input, const Fusion& out);
 
 }  // namespace linerate::plan

@@ -101,18 +101,12 @@ struct ClassState {
 
   Lane& lane(doc::Resource r) { return lanes[to_index(r)]; }
   const Lane& lane(doc::Resource r) const { return lanes[to_index(r)]; }
-  // Whether the class slows its transfers down: it computes or codes, and not only waits out a
-  // delay.
-  bool computing() const {
+  // Whether the class computes, and not only waits out a delay.
+  bool computes() const {
     const Lane& compute = lane(doc::Resource::compute);
-    return (compute.running.active && !compute.delayed()) ||
-           lane(doc::Resource::codec).running.active;
+    return compute.running.active && !compute.delayed();
   }
-  bool computes_beside_coding() const {
-    const Lane& compute = lane(doc::Resource::compute);
-    return compute.running.active && !compute.delayed() &&
-           lane(doc::Resource::codec).running.active;
-  }
+  bool codes() const { return lane(doc::Resource::codec).running.active; }
   // Whether the class's computation is slowed: a transfer or a broadcast that it has joined is
   // under way.
   bool communicating() const {
@@ -277,18 +271,15 @@ class Fluid {
   void fill_lanes(std::span<const std::uint32_t> step_begins) {
     std::size_t step = 0;
     for (std::uint32_t i = 0; i < graph_.tasks.size(); ++i) {
-      for (; step < step_begins.size() && step_begins[step] == i; ++step) add_delays();
+      for (; step < step_begins.size() && step_begins[step] == i; ++step)
+        for (std::size_t c = 0; c < states_.size(); ++c)
+          if (classes_.classes[c].delay_s > 0)
+            states_[c].lane(Resource::compute).entries.push_back({0, kDelay});
       const Task& task = graph_.tasks[i];
       std::uint32_t slot = times_.first[i];
       for (const std::int32_t c : classes_.members.classes_in(task.group))
         states_[to_index(c)].lane(task.resource).entries.push_back({i, slot++});
     }
-  }
-
-  void add_delays() {
-    for (std::size_t c = 0; c < states_.size(); ++c)
-      if (classes_.classes[c].delay_s > 0)
-        states_[c].lane(Resource::compute).entries.push_back({0, kDelay});
   }
 
   // Counts the classes that have not yet come to each part of each collective. The part's transfer
@@ -306,13 +297,6 @@ class Fluid {
 
   double network_rate(bool computing) const {
     return computing ? 1 / contention_.communication_slowdown : 1;
-  }
-  double compute_rate(bool communicating) const {
-    return communicating ? 1 / contention_.compute_slowdown : 1;
-  }
-
-  double coding_slowdown(const ClassState& state) const {
-    return state.computes_beside_coding() ? contention_.coding_slowdown : 1;
   }
 
   // Marks a class whose startable tasks and rates must be looked at again.
@@ -484,12 +468,8 @@ class Fluid {
   void begin_transfer(std::uint32_t task, const Membership::Part& part) {
     const std::size_t t = free_transfer();
     Transfer& transfer = transfers_[t];
-    transfer.task = task;
-    transfer.part = &part;
-    transfer.progress = {prices_.seconds_of_part(graph_.tasks[task], part.ranks), 1, now_, true};
-    transfer.computing = 0;
-    transfer.delay_s = contention_.message_delay_s;
-    transfer.held_s = 0;
+    const double seconds = prices_.seconds_of_part(graph_.tasks[task], part.ranks);
+    transfer = {task, &part, {seconds, 1, now_, true}, 0, contention_.message_delay_s, 0};
     for_part(transfer, [&](std::size_t c, Lane& lane, std::uint32_t) {
       lane.transfer = static_cast<std::int32_t>(t);
       states_[c].owed_s += contention_.message_s;
@@ -536,16 +516,17 @@ class Fluid {
       flights_[f].set_rate(now_, network_rate(flights_[f].computing > 0));
   }
 
-  // Tells the transfers of a class that it begins or ceases to compute.
+  // Tells the transfers of a class that it begins or ceases to compute or to code. Either slows
+  // them down.
   void note_computing(ClassState& state) {
-    const bool computing = state.computing();
+    const bool computing = state.computes() || state.codes();
     const int change = static_cast<int>(computing) - static_cast<int>(state.was_computing);
     if (change == 0) return;
     state.was_computing = computing;
-    for (const Lane& lane : state.lanes)
+    for (const Lane& lane : state.lanes) {
       if (lane.transfer != kNoTransfer) transfers_[to_index(lane.transfer)].computing += change;
-    for (const Lane& lane : state.lanes)
       if (lane.flight != kNoTransfer) flights_[to_index(lane.flight)].computing += change;
+    }
   }
 
   // Computation and coding share the slowdown by communication, and slow each other down as well.
@@ -553,7 +534,8 @@ class Fluid {
   // transfers.
   void set_class_rates(std::size_t c) {
     ClassState& state = states_[c];
-    const double compute = compute_rate(state.communicating()) / coding_slowdown(state);
+    const double compute = (state.communicating() ? 1 / contention_.compute_slowdown : 1) /
+                           (state.computes() && state.codes() ? contention_.coding_slowdown : 1);
     const double network = network_rate(state.was_computing);
     next_end_[c] = kNever;
     for (std::size_t r = 0; r < kResources; ++r) {

@@ -181,20 +181,12 @@ void Membership::finish_group() {
 }
 
 // A Plan has thousands of tasks but few kinds of them, so a price is a look-up of a cost curve and
-// one evaluation. The curves are kept in two short lists that are searched from the front. One is
-// for collectives of all ranks, which are most, and one for collectives of fewer.
+// one evaluation. The curves are kept in a short list that is searched from the front.
 
 double Prices::seconds_of_part(const doc::Task& task, int ranks) {
   if (ranks == ranks_ || !doc::is_communication(task.kind)) return seconds(task);
   if (ranks <= 1) return 0;
-  return task.seconds + priced(curve_of(task, ranks), static_cast<double>(task.priced_bytes()));
-}
-
-const cost::CostCurve& Prices::curve_of(const doc::Task& task, int ranks) {
-  std::vector<Line>& lines = ranks == ranks_ ? lines_ : part_lines_;
-  for (const Line& l : lines)
-    if (l.ranks == ranks && l.kind == task.kind && l.wire == task.wire) return l.curve;
-  return add(lines, task, ranks);
+  return task.seconds + priced(task, ranks);
 }
 
 // The curve says when the last rank has the message. The split into a rank's own part and the rest
@@ -222,10 +214,10 @@ BroadcastTime Prices::broadcast_of_part(const doc::Task& task, int ranks) {
   return {task.seconds + (last_s - task.seconds) * std::max(0.0, own_s) / whole_s, last_s};
 }
 
-const cost::CostCurve& Prices::add(std::vector<Line>& lines, const doc::Task& task, int ranks) {
-  lines.push_back({task.kind, task.wire, ranks,
+const cost::CostCurve& Prices::add(const doc::Task& task, int ranks) {
+  lines_.push_back({task.kind, task.wire, ranks,
                    cost::cost_curve(model_, collective_of(task.kind), ranks, task.wire)});
-  return lines.back().curve;
+  return lines_.back().curve;
 }
 
 // The low or the high end of a price, as the Bound says.
@@ -258,10 +250,9 @@ doc::Contention Prices::contention() const {
 }
 
 bool Prices::has_known_error() const {
-  const auto known = [](const Line& l) { return l.curve.has_known_error(); };
-  return !(lines_.empty() && part_lines_.empty()) &&
-         std::all_of(lines_.begin(), lines_.end(), known) &&
-         std::all_of(part_lines_.begin(), part_lines_.end(), known);
+  return !lines_.empty() && std::ranges::all_of(lines_, [](const Line& l) {
+    return l.curve.has_known_error();
+  });
 }
 
 // In a binomial tree a rank gets the message from the rank whose number, counted from the root, has

@@ -141,10 +141,7 @@ class Prices {
   /// A collective joins all ranks; what its task says comes on top of what the cost model does.
   double seconds(const doc::Task& task) {
     if (!doc::is_communication(task.kind)) return task.seconds;
-    const auto bytes = static_cast<double>(task.priced_bytes());
-    for (const Line& l : lines_)
-      if (l.kind == task.kind && l.wire == task.wire) return task.seconds + priced(l.curve, bytes);
-    return task.seconds + priced(add(lines_, task, ranks_), bytes);
+    return task.seconds + priced(task, ranks_);
   }
   /// A collective joins `ranks` of them. A rank by itself exchanges nothing: 0.
   double seconds_of_part(const doc::Task& task, int ranks);
@@ -179,22 +176,26 @@ class Prices {
     int ranks;
     cost::CostCurve curve;
   };
-  /// For all ranks, or for a part of them.
-  const cost::CostCurve& curve_of(const doc::Task& task, int ranks);
   /// Of times that threads take, between measurements of the Cluster (doc::Cluster::noise_floor).
   double noise_times() const;
-  double priced(const cost::CostCurve& curve, double bytes) const {
+  const cost::CostCurve& curve_of(const doc::Task& task, int ranks) {
+    for (const Line& l : lines_)
+      if (l.kind == task.kind && l.wire == task.wire && l.ranks == ranks) return l.curve;
+    return add(task, ranks);
+  }
+  const cost::CostCurve& add(const doc::Task& task, int ranks);
+  double priced(const doc::Task& task, int ranks) {
+    const cost::CostCurve& curve = curve_of(task, ranks);
+    const auto bytes = static_cast<double>(task.priced_bytes());
     return bound_ == Bound::expected ? curve.seconds(bytes) : bounded(curve, bytes);
   }
   double bounded(const cost::CostCurve& curve, double bytes) const;
-  const cost::CostCurve& add(std::vector<Line>& lines, const doc::Task& task, int ranks);
 
   const cost::CostModel& model_;
   int ranks_;
   Bound bound_;
   double start_delay_s_;
-  std::vector<Line> lines_;       // of all ranks
-  std::vector<Line> part_lines_;  // of fewer
+  std::vector<Line> lines_;
 };
 
 }  // namespace linerate::sim

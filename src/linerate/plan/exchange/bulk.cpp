@@ -12,9 +12,7 @@ class Bulk : public Exchange {
 
   void fuse(const FusionInput& input, const Fusion& out) const override {
     static constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
-    std::vector<std::int32_t> order;
-    ready_order(input.workload, order);
-    append_by_limits(input.workload, order, {&kNoLimit, 1}, out.graph);
+    append_by_limits(input.workload, ready_order(input.workload), {&kNoLimit, 1}, out.graph);
   }
   Schedule schedule() const override { return Schedule::at_the_end; }
 };

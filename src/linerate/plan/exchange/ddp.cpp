@@ -24,29 +24,18 @@ class Ddp : public Exchange {
   Ddp(const DdpOptions& options, std::optional<DType> wire)
       : Exchange(wire), options_(options), limits_{options.first.value, options.bucket.value} {}
 
+  // With the small bucket last, PyTorch runs the rule from the last gradient and reverses the list
+  // of buckets. So the first bucket sent is the remainder, and the last one has the small limit.
   void fuse(const FusionInput& input, const Fusion& out) const override {
-    std::vector<std::int32_t> order;
-    ready_order(input.workload, order);
-    fuse_in(order, input, out);
-  }
-  void fuse_first_step(const FusionInput& input, const Fusion& out) const override {
-    std::vector<std::int32_t> order;
-    reverse_registration_order(input.workload, order);
-    fuse_in(order, input, out);
+    std::vector<std::int32_t> order = input.first_step ? reverse_registration_order(input.workload)
+                                                       : ready_order(input.workload);
+    if (options_.small_last) std::ranges::reverse(order);
+    append_by_limits(input.workload, order, limits_, out.graph);
+    if (options_.small_last) std::ranges::reverse(out.graph.payloads);
   }
   std::optional<std::int64_t> bucket_bytes() const override { return options_.bucket.value; }
 
  private:
-  // With the small bucket last, PyTorch runs the rule from the last gradient and reverses the list
-  // of buckets. So the first bucket sent is the remainder, and the last one has the small limit.
-  void fuse_in(std::vector<std::int32_t>& order, const FusionInput& input,
-               const Fusion& out) const {
-    if (!options_.small_last) return append_by_limits(input.workload, order, limits_, out.graph);
-    std::reverse(order.begin(), order.end());
-    append_by_limits(input.workload, order, limits_, out.graph);
-    std::reverse(out.graph.payloads.begin(), out.graph.payloads.end());
-  }
-
   DdpOptions options_;
   std::vector<std::int64_t> limits_;
 };

@@ -13,9 +13,9 @@ namespace {
 // The search is over runs of neighbouring gradients, because it is quadratic in their number.
 // Gradients that add up to less than a 96th of all bytes are joined first. Only this, and the
 // search's own cap, make it inexact.
-struct GradientRuns : PreparedWorkload {
+struct GradientRuns {
   std::vector<std::int32_t> ends;  // positions, ascending
-  std::vector<double> ready_s, forward_left_s;
+  std::vector<double> ready_s, bytes, forward_left_s;  // bytes in the wire's form
   std::vector<std::int32_t> fence;
   double backward_s = 0;
 };
@@ -52,47 +52,35 @@ std::vector<double> forward_left(const doc::Workload& w, double total_bytes) {
 // A run is needed as soon as the first of its gradients is, so it takes the largest
 // `forward_left_s`. It is ready with its last gradient. A run has one dtype, and `fence` is the
 // first run since the dtype changed.
-std::unique_ptr<const GradientRuns> runs_of(const doc::Workload& w) {
+GradientRuns runs_of(const FusionInput& input) {
+  const doc::Workload& w = input.workload;
   constexpr double kMost = 96;  // the search is quadratic in their number
   const auto total = static_cast<double>(w.gradient_bytes());
   const std::vector<double> left = forward_left(w, total);
   const double joined = total / kMost;
-  auto runs = std::make_unique<GradientRuns>();
-  runs->backward_s = parts_of(w).backward_s;
+  GradientRuns runs;
+  runs.backward_s = parts_of(w).backward_s;
   double dense = 0;
   for (std::size_t p = 0; p < w.gradients.size(); ++p) {
     const doc::Gradient& g = w.gradients[p];
     const auto bytes = static_cast<double>(g.bytes());
     const bool new_dtype = p > 0 && g.dtype != w.gradients[p - 1].dtype;
     if (p == 0 || new_dtype || dense + bytes > joined) {
-      const auto run = static_cast<std::int32_t>(runs->ends.size());
-      runs->fence.push_back(p > 0 && !new_dtype ? runs->fence.back() : run);
-      runs->ends.push_back(0);
-      runs->ready_s.push_back(0);
-      runs->forward_left_s.push_back(0);
+      const auto run = static_cast<std::int32_t>(runs.ends.size());
+      runs.fence.push_back(p > 0 && !new_dtype ? runs.fence.back() : run);
+      runs.ends.push_back(0);
+      runs.ready_s.push_back(0);
+      runs.bytes.push_back(0);
+      runs.forward_left_s.push_back(0);
       dense = 0;
     }
     dense += bytes;
-    runs->ends.back() = static_cast<std::int32_t>(p) + 1;
-    runs->ready_s.back() = g.ready_s;
-    runs->forward_left_s.back() = std::max(runs->forward_left_s.back(), left[p]);
+    runs.ends.back() = static_cast<std::int32_t>(p) + 1;
+    runs.bytes.back() += static_cast<double>(input.form.bytes(g.elements, g.dtype, input.ranks));
+    runs.ready_s.back() = g.ready_s;
+    runs.forward_left_s.back() = std::max(runs.forward_left_s.back(), left[p]);
   }
   return runs;
-}
-
-// The bytes that each run sends, in the wire's form.
-std::vector<double> bytes_of(const GradientRuns& runs, const FusionInput& input) {
-  std::vector<double> bytes;
-  bytes.reserve(runs.ends.size());
-  auto gradient = input.workload.gradients.begin();
-  for (const std::int32_t end : runs.ends) {
-    double sum = 0;
-    for (; gradient != input.workload.gradients.begin() + end; ++gradient)
-      sum +=
-          static_cast<double>(input.form.bytes(gradient->elements, gradient->dtype, input.ranks));
-    bytes.push_back(sum);
-  }
-  return bytes;
 }
 
 class Dear : public Exchange {
@@ -101,34 +89,27 @@ class Dear : public Exchange {
   Dear(std::optional<std::int64_t> bucket_bytes, std::int64_t layers, std::optional<DType> wire)
       : Exchange(wire), bucket_bytes_(bucket_bytes), layers_(layers) {}
 
-  std::unique_ptr<const PreparedWorkload> prepare(const doc::Workload& workload) const override {
-    return by_cost() ? runs_of(workload) : nullptr;
-  }
   void fuse(const FusionInput& input, const Fusion& out) const override {
     if (layers_ > 0) return by_layers(input.workload, out.graph);
-    if (by_cost()) return cut_by_cost(input, out.graph);
-    std::vector<std::int32_t> order;
-    ready_order(input.workload, order);
-    append_by_limits(input.workload, order, {&*bucket_bytes_, 1}, out.graph);
+    if (!bucket_bytes_) return cut_by_cost(input, out.graph);
+    append_by_limits(input.workload, ready_order(input.workload), {&*bucket_bytes_, 1}, out.graph);
   }
   Schedule schedule() const override { return Schedule::decoupled; }
 
  private:
-  bool by_cost() const { return layers_ == 0 && !bucket_bytes_; }
-
   static void cut_by_cost(const FusionInput& input, doc::TaskGraph& graph) {
     const doc::Workload& w = input.workload;
-    const auto& runs = static_cast<const GradientRuns&>(*input.prepared);
-    const std::vector<double> bytes = bytes_of(runs, input);
+    const GradientRuns runs = runs_of(input);
     const DType wire = input.form.dtype(w.gradients.front().dtype);
     const auto curve = [&](Collective half) {
       return cost::cost_curve(input.cost, half, input.ranks, wire);
     };
+    const DecoupledProblem problem{runs.ready_s, runs.bytes, runs.fence, runs.forward_left_s,
+                                   runs.backward_s};
+    const cost::CostCurve scatter = curve(Collective::reduce_scatter),
+                          gather = curve(Collective::all_gather);
     std::int32_t begin = 0;
-    for (const std::int32_t run :
-         decoupled_fusion({runs.ready_s, bytes, runs.fence, runs.forward_left_s, runs.backward_s},
-                          curve(Collective::reduce_scatter), curve(Collective::all_gather))
-             .ends) {
+    for (const std::int32_t run : decoupled_fusion(problem, scatter, gather).ends) {
       const std::int32_t end = runs.ends[to_index(run) - 1];
       append_range(w, begin, end, graph);
       begin = end;

@@ -5,6 +5,7 @@
 #include "linerate/plan/exchange/fusion.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "linerate/core/bucket_limits.hpp"
@@ -42,54 +43,24 @@ void close(Open& open, DType dtype, doc::TaskGraph& graph) {
   open.bytes = open.elements = 0;
 }
 
-bool one_dtype(const doc::Workload& workload) {
-  for (const doc::Gradient& g : workload.gradients)
-    if (g.dtype != workload.gradients.front().dtype) return false;
-  return true;
-}
-
-// The common case, without the detour through open buckets: positions are copied in one piece.
-void append_one_dtype(const doc::Workload& workload, std::span<const std::int32_t> order,
-                      std::span<const std::int64_t> limits, doc::TaskGraph& graph) {
-  const DType dtype = workload.gradients.front().dtype;
-  const std::int64_t size = size_of(dtype);
-  BucketLimits rule(limits);
-  auto begin = static_cast<std::int32_t>(graph.members.size());
-  std::int32_t end = begin;
-  std::int64_t elements = 0;
-  graph.members.insert(graph.members.end(), order.begin(), order.end());
-  const auto close = [&] {
-    graph.payloads.push_back(bucket_of(begin, end, dtype, elements));
-    begin = end;
-    elements = 0;
-  };
-  for (const std::int32_t position : order) {
-    ++end;
-    elements += workload.gradients[to_index(position)].elements;
-    if (rule.closes_at(elements * size)) close();
-  }
-  if (end > begin) close();
-}
-
 }  // namespace
 
-void ready_order(const doc::Workload& workload, std::vector<std::int32_t>& out) {
-  out.resize(workload.gradients.size());
-  std::iota(out.begin(), out.end(), 0);
+std::vector<std::int32_t> ready_order(const doc::Workload& workload) {
+  std::vector<std::int32_t> order(workload.gradients.size());
+  std::iota(order.begin(), order.end(), 0);
+  return order;
 }
 
-void reverse_registration_order(const doc::Workload& workload, std::vector<std::int32_t>& out) {
-  ready_order(workload, out);
-  std::stable_sort(out.begin(), out.end(), [&](std::int32_t a, std::int32_t b) {
-    return workload.gradients[to_index(a)].registration >
-           workload.gradients[to_index(b)].registration;
+std::vector<std::int32_t> reverse_registration_order(const doc::Workload& workload) {
+  std::vector<std::int32_t> order = ready_order(workload);
+  std::ranges::stable_sort(order, std::greater(), [&](std::int32_t position) {
+    return workload.gradients[to_index(position)].registration;
   });
+  return order;
 }
 
 void append_by_limits(const doc::Workload& workload, std::span<const std::int32_t> order,
                       std::span<const std::int64_t> limits, doc::TaskGraph& graph) {
-  if (order.empty()) return;
-  if (one_dtype(workload)) return append_one_dtype(workload, order, limits, graph);
   std::vector<Open> open(kDTypeNames.size(), Open(limits));
   for (std::size_t at = 0; at < order.size(); ++at) {
     const doc::Gradient& g = workload.gradients[to_index(order[at])];

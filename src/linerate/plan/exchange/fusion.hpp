@@ -45,9 +45,9 @@ inline cost::Line line_through(double least, double least_s, double most, double
 // Cutting a list of gradients into buckets.
 
 /// Positions 0 .. L-1: the order in which gradients get ready.
-void ready_order(const doc::Workload& workload, std::vector<std::int32_t>& out);
+std::vector<std::int32_t> ready_order(const doc::Workload& workload);
 /// Positions by descending registration: what a rank assumes before it has seen a backward pass.
-void reverse_registration_order(const doc::Workload& workload, std::vector<std::int32_t>& out);
+std::vector<std::int32_t> reverse_registration_order(const doc::Workload& workload);
 
 /// PyTorch DDP's rule. For each dtype, a bucket closes with the tensor that reaches its limit.
 /// Limits apply in turn, and the last one to all buckets that follow. Tensors are never split.

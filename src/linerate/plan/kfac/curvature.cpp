@@ -96,63 +96,47 @@ double work_of(const doc::Block& block, FactorSide side) {
   return block.dense(side) ? block.groups * std::pow(block.dimension(side), 3) : 0;
 }
 
-/// The factors that are inverted, by index, and all that a placement's problem says of them.
+/// The factors that are inverted, by their index in the problem of placing them.
 struct InverseSet {
   std::vector<std::int32_t> factors;
-  std::vector<std::int64_t> dims, elements;
-  std::vector<double> inverse_s, broadcast_s;
-  std::vector<std::int32_t> layer, after;
-  std::vector<double> layer_s;  // by block
-  MessageSeconds seconds_of;
+  PlacementProblem problem;
 
   void arrive(const Curvature& curvature, const FactorArrivals& arrivals) {
-    after.clear();
+    problem.transfers = arrivals.transfers;
+    problem.gradient_after = arrivals.gradient_after;
+    problem.start_s = arrivals.computed_s;
+    problem.after.clear();
     if (arrivals.after.empty()) return;
     for (const std::int32_t f : factors)
-      after.push_back(curvature.needed_by_inverse(f, arrivals.after));
-  }
-
-  PlacementProblem problem(const Curvature& curvature, const cost::CostModel& cost,
-                           const FactorArrivals& arrivals) const {
-    const auto& contention = cost.cluster().contention;
-    PlacementProblem p{
-        .dims = dims,
-        .inverse_s = inverse_s,
-        .broadcast_s = broadcast_s,
-        .ranks = curvature.ranks,
-        .communication_slowdown = contention ? contention->communication_slowdown : 1,
-        .layer = layer,
-        .layer_s = layer_s,
-        .transfers = arrivals.transfers,
-        .after = after,
-        .gradient_after = arrivals.gradient_after,
-        .start_s = arrivals.computed_s,
-        .elements = elements,
-        .columns = curvature.kfac.owns_layers() ? curvature.columns() : 1};
-    if (curvature.kfac.fuses_broadcasts) p.seconds_of = seconds_of;
-    return p;
+      problem.after.push_back(curvature.needed_by_inverse(f, arrivals.after));
   }
 };
 
 InverseSet inverses_of(const Curvature& curvature, const cost::CostModel& cost,
                        const FactorArrivals& arrivals) {
   InverseSet all;
-  for (const PlannedBlock& block : curvature.blocks) all.layer_s.push_back(block.precondition_s);
+  PlacementProblem& p = all.problem;
+  p.ranks = curvature.ranks;
+  if (curvature.kfac.owns_layers()) p.columns = curvature.columns();
+  if (const auto& contention = cost.cluster().contention)
+    p.communication_slowdown = contention->communication_slowdown;
+  for (const PlannedBlock& block : curvature.blocks) p.layer_s.push_back(block.precondition_s);
   const bool is_free = !cost.cluster().second_order;
+  MessageSeconds seconds_of;
   if (curvature.kfac.sharing != Sharing::d && curvature.rows > 1)
-    all.seconds_of =
-        seconds_of_messages(cost, Collective::broadcast, curvature.rows, curvature.dtype);
+    seconds_of = seconds_of_messages(cost, Collective::broadcast, curvature.rows, curvature.dtype);
   for (std::int32_t f = 0; f < curvature.factors(); ++f) {
     const doc::Block& block = curvature.block_of(f).block;
     const FactorSide side = doc::side_of_factor(f);
     if (!block.dense(side)) continue;
     all.factors.push_back(f);
-    all.layer.push_back(doc::block_of_factor(f));
-    all.dims.push_back(block.dimension(side));
-    all.inverse_s.push_back(is_free ? work_of(block, side) : curvature.inverse_s(f));
-    all.elements.push_back(curvature.inverse_elements(f) + doc::kInverseStatus);
-    all.broadcast_s.push_back(all.seconds_of ? all.seconds_of(all.elements.back(), 1) : 0);
+    p.layer.push_back(doc::block_of_factor(f));
+    p.dims.push_back(block.dimension(side));
+    p.inverse_s.push_back(is_free ? work_of(block, side) : curvature.inverse_s(f));
+    p.elements.push_back(curvature.inverse_elements(f) + doc::kInverseStatus);
+    p.broadcast_s.push_back(seconds_of ? seconds_of(p.elements.back(), 1) : 0);
   }
+  if (curvature.kfac.fuses_broadcasts) p.seconds_of = std::move(seconds_of);
   all.arrive(curvature, arrivals);
   return all;
 }
@@ -184,8 +168,9 @@ std::vector<std::int32_t> layer_owners(const Curvature& curvature, bool is_free)
 // Without costs a search has nothing to weigh: then every rank inverts everything, as no inverse is
 // worth a message.
 Placement place_inverses(const Curvature& curvature, const InverseSet& inverses,
-                         const PlacementProblem& problem, const cost::CostModel& cost) {
+                         const cost::CostModel& cost) {
   const Kfac& kfac = curvature.kfac;
+  const PlacementProblem& problem = inverses.problem;
   if (kfac.owns_layers()) {
     std::vector<std::int32_t> owner;
     for (const std::int32_t f : inverses.factors)
@@ -266,19 +251,16 @@ Curvature curvature_of(const Kfac& kfac, const doc::Workload& workload, const co
 double Curvature::done_s(const cost::CostModel& cost, const FactorArrivals& arrivals,
                          const Placement& placement) const {
   InverseSet inverses = inverses_of(*this, cost, arrivals);
+  PlacementProblem& problem = inverses.problem;
   if (placement.order.empty()) {
     // Averages of what arrives come before directions.
-    InverseSet none;
-    none.layer_s = std::move(inverses.layer_s);
-    if (!arrivals.after.empty()) none.after = {*std::ranges::max_element(arrivals.after)};
+    if (!arrivals.after.empty()) problem.after = {*std::ranges::max_element(arrivals.after)};
     Placement nothing;
     nothing.behind_arrivals = true;
-    return overlapped_s(none.problem(*this, cost, arrivals), nothing);
+    return overlapped_s(problem, nothing);
   }
-  if (!cost.cluster().second_order)
-    std::fill(inverses.inverse_s.begin(), inverses.inverse_s.end(), 0);
-  return overlapped_s(inverses.problem(*this, cost, arrivals),
-                      by_index(placement, *this, inverses));
+  if (!cost.cluster().second_order) std::ranges::fill(problem.inverse_s, 0);
+  return overlapped_s(problem, by_index(placement, *this, inverses));
 }
 
 std::int32_t Curvature::needed_by_inverse(std::int32_t factor,
@@ -290,19 +272,17 @@ std::int32_t Curvature::needed_by_inverse(std::int32_t factor,
 
 Placement Curvature::place(const cost::CostModel& cost, const FactorArrivals& arrivals) const {
   const InverseSet inverses = inverses_of(*this, cost, arrivals);
-  return by_factor(place_inverses(*this, inverses, inverses.problem(*this, cost, arrivals), cost),
-                   *this, inverses);
+  return by_factor(place_inverses(*this, inverses, cost), *this, inverses);
 }
 
 std::function<double(const FactorArrivals&)> Curvature::inverted_s(
     const cost::CostModel& cost, const FactorArrivals& arrivals) const {
   InverseSet inverses = inverses_of(*this, cost, arrivals);
-  Placement placement =
-      place_inverses(*this, inverses, inverses.problem(*this, cost, arrivals), cost);
-  return [this, &cost, inverses = std::move(inverses),
+  Placement placement = place_inverses(*this, inverses, cost);
+  return [this, inverses = std::move(inverses),
           placement = std::move(placement)](const FactorArrivals& others) mutable {
     inverses.arrive(*this, others);
-    return overlapped_s(inverses.problem(*this, cost, others), placement);
+    return overlapped_s(inverses.problem, placement);
   };
 }
 

@@ -3,13 +3,53 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
-#include <span>
 #include <vector>
 
-#include "linerate/plan/kfac/placement_problem.hpp"
+#include "linerate/plan/kfac/factor_fusion.hpp"
 
 namespace linerate::plan {
+
+/// In place of an owner: every rank inverts it for itself, and nothing is sent.
+inline constexpr std::int32_t kEverywhere = -1;
+
+/// What is placed: inverses, or whole layers.
+struct PlacementProblem {
+  std::vector<std::int64_t> dims;   // [n]
+  std::vector<double> inverse_s;    // [n] on one rank
+  std::vector<double> broadcast_s;  // [n] at full speed; empty if nothing is sent
+  int ranks = 1;
+  double communication_slowdown = 1;  // of broadcasts while any rank computes
+  /// [n] whose direction an inverse is for, and the seconds that every rank takes for it once it
+  /// has all of its inverses. Empty: they do not count.
+  std::vector<std::int32_t> layer{};
+  std::vector<double> layer_s{};
+  /// What the channel carries before the first broadcast, in its order: sums of factors, gradients.
+  std::vector<Transfer> transfers{};
+  /// [n] which of them brings what an inverse is made of; negative, empty: that is there.
+  std::vector<std::int32_t> after{};
+  /// [layers] which of them brings the last of a layer's gradient, likewise.
+  std::vector<std::int32_t> gradient_after{};
+  double start_s = 0;  // when ranks are free to invert
+  /// What travels together: a message of inverses, and [n] the elements of each. Empty: each
+  /// travels by itself.
+  MessageSeconds seconds_of{};
+  std::vector<std::int64_t> elements{};
+  int columns = 1;  // rank r sends over channel r % columns
+};
+
+struct Placement {
+  std::vector<std::int32_t> owner;  // [n] a rank, or kEverywhere
+  /// All inverses in the order in which ranks work, each rank on those that are its own or
+  /// everybody's. They follow the arrivals of their factors: those with an owner first, then the
+  /// rest, the longest first among both. Every rank waits for an arrival in the same place, before
+  /// the first inverse that needs it. By the authors' threshold they stand as they are numbered,
+  /// layer by layer.
+  std::vector<std::int32_t> order;
+  bool behind_arrivals = false;  // ranks wait for every factor before they begin
+  /// Those with an owner in the order in which they are sent; message k holds
+  /// sent[ends[k - 1]] .. sent[ends[k] - 1], all of one owner.
+  std::vector<std::int32_t> sent, ends;
+};
 
 /// The authors' threshold.
 inline constexpr std::int64_t kAuthorsTheta = 1400;
@@ -45,42 +85,6 @@ double overlapped_s(const PlacementProblem& problem, const Placement& placement)
 /// column r % columns, and a layer goes to the least loaded column and to its least loaded rank.
 /// With one column it goes over all ranks. Graham 1969: at most 4/3 - 1/(3 ranks) of the best
 /// there.
-std::vector<std::int32_t> place_layers(std::span<const double> seconds, int ranks, int columns);
-
-// In which order ranks work on what has been given owners, and what travels together.
-
-inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-
-/// `sent` and `ends` of what has been given owners and an order, by what ends first; returns that
-/// end. Infinity, with nothing sent, if it is seen at once to end after `limit_s`.
-double send(const PlacementProblem& problem, Placement& placement, double limit_s = kNoLimit);
-
-/// What inverses wait for, whoever owns them: which arrive when, and in how many stages.
-struct ArrivalStages {
-  ArrivalStages(const PlacementProblem& problem, const std::vector<std::int32_t>& longest_first);
-
-  PlacementProblem problem;
-  std::vector<std::int32_t> coming;  // inverses as they arrive, at once the longest first
-  /// Transfers that bring some, ascending; what is there when ranks are free is one stage.
-  std::vector<std::int32_t> stages;
-};
-
-/// Orders what has been given owners. A search asks for hundreds of placements of one problem, so
-/// what does not depend on owners is found once. Does not outlive what the problem refers to.
-class PlacementOrder {
- public:
-  explicit PlacementOrder(const PlacementProblem& problem);
-
-  /// descending(problem.inverse_s).
-  const std::vector<std::int32_t>& longest_first() const { return longest_first_; }
-  /// `order`, `sent` and `ends`; returns when everything is through. Infinity, with nothing
-  /// ordered, if every order is seen at once to end after `limit_s`.
-  double find(Placement& placement, double limit_s = kNoLimit) const;
-
- private:
-  std::vector<std::int32_t> longest_first_;
-  std::vector<std::size_t> place_;  // of each inverse, in longest_first_
-  ArrivalStages as_they_arrive_, at_once_;
-};
+std::vector<std::int32_t> place_layers(const std::vector<double>& seconds, int ranks, int columns);
 
 }  // namespace linerate::plan

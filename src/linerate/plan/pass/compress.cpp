@@ -227,13 +227,18 @@ class Coding {
     }
   }
 
-  /// Adds an exchange of counts before the collective, if ranks send different numbers of bytes.
-  Handle send_counts(const CodedTransfer& t, Handle collective, Handle encoded) {
-    if (t.counts < 0) return kNoTask;
+  /// move_instead() says what it moves.
+  static doc::Task empty_collective() {
     doc::Task task;
     task.resource = doc::Resource::network;
     task.subject = doc::Subject::payloads;
-    const Handle h = step_.tasks.insert_before(collective, task);
+    return task;
+  }
+
+  /// Adds an exchange of counts before the collective, if ranks send different numbers of bytes.
+  Handle send_counts(const CodedTransfer& t, Handle collective, Handle encoded) {
+    if (t.counts < 0) return kNoTask;
+    const Handle h = step_.tasks.insert_before(collective, empty_collective());
     move_instead(h, {t.counts, -1, -1, DType::i64, Combine::gather, 0});
     step_.tasks.wait(h, encoded);
     step_.tasks.wait(collective, h);
@@ -241,10 +246,7 @@ class Coding {
   }
 
   Handle send(const CodedTransfer& transfer, Handle encoded) {
-    doc::Task task;
-    task.resource = doc::Resource::network;
-    task.subject = doc::Subject::payloads;
-    network_ = step_.tasks.insert_after(network_, task);
+    network_ = step_.tasks.insert_after(network_, empty_collective());
     move_instead(network_, transfer);
     step_.tasks.wait(network_, encoded);
     return network_;
@@ -309,17 +311,13 @@ class Coding {
   doc::Task codec_task(doc::TaskKind kind, std::size_t b, std::size_t r,
                        const doc::CodedTensors& coded) const {
     const BucketCoding& coding = buckets_[b].coding;
-    doc::Task t;
-    t.kind = kind;
-    t.resource =
-        place_of(b) == doc::CodingPlace::codec ? doc::Resource::codec : doc::Resource::compute;
-    t.subject = doc::Subject::payloads;
-    t.operation = operation_;
+    const auto at = static_cast<std::int32_t>(b);
+    doc::Task t = compute_task(kind, operation_, doc::Subject::payloads, at, at);
+    if (place_of(b) == doc::CodingPlace::codec) t.resource = doc::Resource::codec;
     if (!codec_)
       t.operation = step_.plan->operation(compress::CodingStep{
           coding.method->component, static_cast<int>(r), input_.phase, coding.two_phase}
                                               .to_operation());
-    t.first = t.last = static_cast<std::int32_t>(b);
     t.bytes = coded.bytes;
     return t;
   }

@@ -112,15 +112,9 @@ class Factors {
   std::int32_t add_payload(const FactorGroup& group) {
     doc::Payload payload;
     payload.content = doc::Content::factors;
-    payload.begin = static_cast<std::int32_t>(step_.graph->members.size());
-    for (const std::int32_t f : group.members) {
-      step_.graph->members.push_back(f);
-      payload.elements += curvature_.sent_elements(f);
-    }
-    payload.end = static_cast<std::int32_t>(step_.graph->members.size());
+    for (const std::int32_t f : group.members) payload.elements += curvature_.sent_elements(f);
     payload.dtype = curvature_.dtype;
-    payload.padded = payload.elements;
-    return step_.add_payload(payload);
+    return step_.add_payload(payload, group.members);
   }
 
   /// Packs once the last member is there, or after backward if all leave together.
@@ -173,13 +167,8 @@ class Factors {
     for (std::int32_t b = 0; b < static_cast<std::int32_t>(curvature_.blocks.size()); ++b) {
       const std::int32_t a = doc::factor_index(b, FactorSide::a);
       const std::int32_t g = doc::factor_index(b, FactorSide::g);
-      doc::Task task;
-      task.kind = doc::TaskKind::copy;
-      task.resource = doc::Resource::compute;
-      task.subject = doc::Subject::factors;
-      task.operation = step_.operation("average-factors");
-      task.first = is_there(a) ? a : g;
-      task.last = g;
+      doc::Task task = compute_task(doc::TaskKind::copy, step_.operation("average-factors"),
+                                    doc::Subject::factors, is_there(a) ? a : g, g);
       task.bytes = (curvature_.elements(a) + curvature_.elements(g)) * size_of(curvature_.dtype);
       task.group = curvature_.factor_group(b, *step_.plan);
       const Handle h = step_.append_before_settling(task);
@@ -275,14 +264,11 @@ class Inverses {
 
   doc::Task task_of(std::int32_t f, const std::vector<std::int32_t>& call) const {
     const bool is_last = f == call.back();
-    doc::Task task;
-    task.kind = doc::TaskKind::inverse;
-    task.resource = doc::Resource::compute;
-    task.subject = doc::Subject::inverses;
-    task.operation = step_.plan->operation(is_last ? doc::inverse_operation(curvature_.kfac.eigen)
-                                                   : doc::inverse_with_next_operation());
+    const std::int16_t operation =
+        step_.plan->operation(is_last ? doc::inverse_operation(curvature_.kfac.eigen)
+                                      : doc::inverse_with_next_operation());
+    doc::Task task = compute_task(doc::TaskKind::inverse, operation, doc::Subject::inverses, f, f);
     task.group = curvature_.inverse_group(owner(f), *step_.plan);
-    task.first = task.last = f;
     if (!is_last) return task;
     for (const std::int32_t each : call) {
       task.bytes += curvature_.elements(each) * size_of(curvature_.dtype);
@@ -413,14 +399,11 @@ class Preconditioning {
   }
 
   doc::Task task_of(std::int32_t block) const {
-    doc::Task task;
-    task.kind = doc::TaskKind::precondition;
-    task.resource = doc::Resource::compute;
-    task.subject = doc::Subject::inverses;
-    task.operation = step_.operation("precondition");
+    doc::Task task = compute_task(doc::TaskKind::precondition, step_.operation("precondition"),
+                                  doc::Subject::inverses,
+                                  doc::factor_index(block, doc::FactorSide::a),
+                                  doc::factor_index(block, doc::FactorSide::g));
     task.group = curvature_.holder_group(block, *step_.plan);
-    task.first = doc::factor_index(block, doc::FactorSide::a);
-    task.last = doc::factor_index(block, doc::FactorSide::g);
     task.bytes = direction_elements(block) * size_of(curvature_.dtype);
     task.seconds = curvature_.blocks[to_index(block)].precondition_s;
     return task;
@@ -491,11 +474,8 @@ class Preconditioning {
   void finish() {
     std::vector<Handle> all = done_;
     if (curvature_.kfac.clips) {
-      doc::Task clip;
-      clip.kind = doc::TaskKind::precondition;
-      clip.resource = doc::Resource::compute;
-      clip.operation = step_.operation("clip");
-      const Handle h = step_.append_compute(clip);
+      const Handle h = step_.append_compute(
+          compute_task(doc::TaskKind::precondition, step_.operation("clip")));
       for (const Handle direction : all) step_.tasks.wait(h, direction);
       all = {h};
     }

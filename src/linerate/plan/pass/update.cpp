@@ -204,12 +204,21 @@ bool layers_are_timed(const doc::Workload& workload) {
                      [](const doc::Gradient& g) { return g.layer >= 0; });
 }
 
-doc::Task observed_task(doc::TaskKind kind, std::int16_t operation, double seconds) {
+doc::Task compute_task(doc::TaskKind kind, std::int16_t operation, doc::Subject subject,
+                       std::int32_t first, std::int32_t last) {
   doc::Task task;
   task.kind = kind;
-  task.origin = doc::Origin::observed;
   task.resource = doc::Resource::compute;
   task.operation = operation;
+  task.subject = subject;
+  task.first = first;
+  task.last = last;
+  return task;
+}
+
+doc::Task observed_task(doc::TaskKind kind, std::int16_t operation, double seconds) {
+  doc::Task task = compute_task(kind, operation);
+  task.origin = doc::Origin::observed;
   task.seconds = seconds;
   return task;
 }

@@ -41,9 +41,11 @@ TEST(ClosedForm, OneRankIsFree) {
 TEST(ClosedForm, HierarchicalSharesTheNetworkLink) {
   // 2 nodes of 4: inside 3/4 S twice at 1 s/B; between, S/4 on a quarter of 0.1 s/B's link:
   // 2 * (S/4) * 1/2 * 0.4 = S * 0.1.
-  const Line line = hierarchical_all_reduce(8, 4, {0, 1, 0}, {0, 0.1, 0});
-  EXPECT_DOUBLE_EQ(line(8), 8 * (1.5 + 0.1));
-  EXPECT_DOUBLE_EQ(hierarchical_all_reduce(4, 4, {0, 1, 0}, {0, 0.1, 0})(8), 8 * 1.5);
+  doc::Cluster nodes = flat(10, 0);
+  nodes.ranks_per_node = 4, nodes.node = doc::Link{1, 0};
+  const CostModel model(nodes);
+  EXPECT_DOUBLE_EQ(model.collective(Collective::all_reduce, 8, 8).seconds, 8 * (1.5 + 0.1));
+  EXPECT_DOUBLE_EQ(model.collective(Collective::all_reduce, 8, 4).seconds, 8 * 1.5);
 }
 
 // 1024 ranks, 20 us, 12.5 GB/s: a ring starts 2046 times, a tree 20 times, its chunks of 512 KiB

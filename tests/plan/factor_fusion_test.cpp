@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <set>
 

@@ -8,7 +8,6 @@
 #include <functional>
 #include <limits>
 #include <numeric>
-#include <span>
 
 #include "linerate/core/random.hpp"
 #include "plan/kfac_dimensions.hpp"

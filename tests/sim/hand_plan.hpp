@@ -1,7 +1,6 @@
 // Plans written by hand, task by task.
 #pragma once
 
-#include <utility>
 
 #include "linerate/doc/plan.hpp"
 

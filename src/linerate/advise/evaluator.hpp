@@ -13,7 +13,6 @@
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/plan/exchange.hpp"
-#include "linerate/sim/simulate.hpp"
 #include "linerate/sim/simulator.hpp"
 
 namespace linerate::advise {

@@ -7,9 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <string>
 
-#include "linerate/advise/ranking.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/collective_times.hpp"
 #include "linerate/plan/exchange.hpp"

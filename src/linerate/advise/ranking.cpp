@@ -15,7 +15,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "linerate/advise/search_space.hpp"

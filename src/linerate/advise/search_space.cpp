@@ -13,7 +13,6 @@
 #include <iterator>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"

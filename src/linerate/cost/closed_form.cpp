@@ -21,12 +21,6 @@ double steps_of_tree(int ranks) {
 double share(int ranks) { return ranks <= 1 ? 0 : static_cast<double>(ranks - 1) / ranks; }
 double others(int ranks) { return ranks <= 1 ? 0 : ranks - 1; }
 
-// The link as each of `ranks` sees it that send over it at once: the bandwidth divides, and latency
-// does not.
-LinkCost shared_by(int ranks, const LinkCost& link) {
-  return {link.alpha_s, link.beta_s_per_byte * ranks, link.gamma_s_per_byte};
-}
-
 }  // namespace
 
 Line ring_all_reduce(int ranks, const LinkCost& link) {
@@ -90,33 +84,6 @@ Line all_gather_half(AllReduceForm form, int ranks, const LinkCost& link) {
 Line reduce_scatter_half(AllReduceForm form, int ranks, const LinkCost& link) {
   const Line both = form(ranks, link), gather = all_gather_half(form, ranks, link);
   return {both.alpha_s - gather.alpha_s, both.beta_s_per_byte - gather.beta_s_per_byte};
-}
-
-// Each of the g ranks of a node reduces 1/g of the array, all at once over the node's one link. So
-// each sees a link of 1/g of the bandwidth and sends 1/g of the bytes, and the bytes of a node stay
-// the same. Only the number of members changes, from ranks to nodes.
-Line all_reduce_between_nodes(int nodes, int g, const LinkCost& between, AllReduceForm form) {
-  const Line whole = form(nodes, shared_by(g, between));
-  return {whole.alpha_s, whole.beta_s_per_byte / g};
-}
-
-Line half_between_nodes(HalfOfForm half, AllReduceForm form, int nodes, int g,
-                        const LinkCost& between) {
-  const Line part = half(form, nodes, shared_by(g, between));
-  return {part.alpha_s, part.beta_s_per_byte / g};
-}
-
-// An example: 8 ranks in 2 nodes of 4. Inside, a ring of 4 scatters and gathers: 2 * 3 steps and 2
-// * 3/4 of the array over the inner link. Between, 2 nodes reduce: 2 steps and the array once over
-// the line. A flat ring would take 14 steps and send 1.75 times the array over the line.
-Line hierarchical_all_reduce(int ranks, int ranks_per_node, const LinkCost& inside,
-                             const LinkCost& between, AllReduceForm form) {
-  const int g = std::min(ranks, ranks_per_node);
-  const Line scatter = ring_reduce_scatter(g, inside);
-  const Line reduce = all_reduce_between_nodes((ranks + g - 1) / g, g, between, form);
-  const Line gather = ring_all_gather(g, inside);
-  return {scatter.alpha_s + reduce.alpha_s + gather.alpha_s,
-          scatter.beta_s_per_byte + reduce.beta_s_per_byte + gather.beta_s_per_byte};
 }
 
 const Registry<AllReduceForm>& all_reduce_forms() {

@@ -2,11 +2,9 @@
 // gamma seconds to reduce a byte. All are straight lines in the size.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "linerate/core/dtype.hpp"
 #include "linerate/core/registry.hpp"
 #include "linerate/core/units.hpp"
 
@@ -47,20 +45,6 @@ using AllReduceForm = Line (*)(int ranks, const LinkCost&);
 /// has all its additions. The halves of a ring are ring_reduce_scatter and ring_all_gather.
 Line reduce_scatter_half(AllReduceForm form, int ranks, const LinkCost& link);
 Line all_gather_half(AllReduceForm form, int ranks, const LinkCost& link);
-
-/// Reduce-scatter inside the nodes, all-reduce of 1/g between them, all-gather inside. There are g
-/// ranks a node, which share the network link. At most g ranks use only the link inside. `form` is
-/// the all-reduce between the nodes.
-Line hierarchical_all_reduce(int ranks, int ranks_per_node, const LinkCost& inside,
-                             const LinkCost& between, AllReduceForm form = ring_all_reduce);
-/// Its part between the nodes.
-Line all_reduce_between_nodes(int nodes, int ranks_per_node, const LinkCost& between,
-                              AllReduceForm form);
-
-/// A half of that: `half` is reduce_scatter_half or all_gather_half.
-using HalfOfForm = Line (*)(AllReduceForm form, int ranks, const LinkCost& link);
-Line half_between_nodes(HalfOfForm half, AllReduceForm form, int nodes, int ranks_per_node,
-                        const LinkCost& between);
 
 /// The same two trees with the whole message as their chunk: 2 ceil(log2 n) (alpha + S beta), for
 /// messages shorter than a chunk.

@@ -5,12 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/cost/cost_model.hpp"
 #include "linerate/cost/fitted.hpp"
 #include "linerate/cost/network_kinds.hpp"
 

@@ -1,7 +1,6 @@
 // Tells people when a prediction goes beyond what was measured.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <set>
 #include <string>

@@ -9,7 +9,6 @@
 // out after three tests. With three lines the first cut may miss a bend, and the next cuts find it.
 #include "linerate/cost/cost_curve.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -116,8 +115,13 @@ Estimate each(const Estimate& a, const Estimate& b, double (*change)(double, dou
   return {change(a.seconds, b.seconds), change(a.low, b.low), change(a.high, b.high), false};
 }
 Estimate sum(const Estimate& a, const Estimate& b) { return each(a, b, sum); }
-Estimate larger(const Estimate& a, const Estimate& b) { return each(a, b, larger); }
 Estimate smaller(const Estimate& a, const Estimate& b) { return each(a, b, smaller); }
+
+}  // namespace
+
+Estimate larger(const Estimate& a, const Estimate& b) { return each(a, b, larger); }
+
+namespace {
 
 /// Applies the bounds that hold between costs to `all`, seconds or an estimate. `of` evaluates
 /// another curve, and `known` makes the same type of an estimate. Lower bounds come first. An

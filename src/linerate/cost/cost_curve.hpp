@@ -11,7 +11,6 @@
 #include "linerate/cost/closed_form.hpp"
 #include "linerate/cost/estimate.hpp"
 #include "linerate/cost/fitted.hpp"
-#include "linerate/doc/cluster.hpp"
 
 namespace linerate::cost {
 
@@ -82,6 +81,9 @@ class FittedPart {
   std::vector<Floor> floors_;
 };
 
+/// The larger of both at each end.
+Estimate larger(const Estimate& a, const Estimate& b);
+
 /// Borrows what it is made from: valid as long as its CostModel.
 struct CostCurve {
   Line line;  // closed form; with a fitted part, what 16-bit sums take on top of it
@@ -108,8 +110,6 @@ struct CostCurve {
   double floor_s_per_byte = 0;                // what the line takes at least
   double least_s = 0;  // what its latency takes if the tables show no start-up
 
-  /// Whether it is `line` and nothing else.
-  bool is_line() const { return !fitted && !trees && !add && !one_node; }
   double seconds(double bytes) const {
     if (fitted) return fitted_seconds(bytes);
     double t = line(bytes);

@@ -7,9 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
-#include <optional>
 #include <utility>
 
 #include "linerate/core/error.hpp"

@@ -14,7 +14,6 @@
 #include <set>
 
 #include "linerate/compress/dense_below.hpp"
-#include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"

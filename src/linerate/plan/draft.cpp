@@ -4,7 +4,6 @@
 #include "linerate/plan/draft.hpp"
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
 
 namespace linerate::plan {
 

@@ -1,14 +1,11 @@
 #include "linerate/plan/exchange.hpp"
 
 #include <algorithm>
-#include <optional>
-#include <vector>
 
 #include "linerate/compress/coding_step.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/two_phase.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/plan/codec.hpp"
 
 namespace linerate::plan {
 namespace {

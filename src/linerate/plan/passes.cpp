@@ -11,7 +11,6 @@
 #include <set>
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
 
 namespace linerate::plan {
 namespace {

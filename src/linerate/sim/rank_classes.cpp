@@ -13,12 +13,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <map>
 #include <numeric>
 #include <tuple>
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
 #include "linerate/cost/collective_times.hpp"
 
 namespace linerate::sim {

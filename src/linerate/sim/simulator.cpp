@@ -11,14 +11,10 @@
 // their high end at once.
 #include "linerate/sim/simulator.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
-#include <vector>
 
 #include "linerate/core/clock.hpp"
-#include "linerate/core/index.hpp"
 #include "linerate/doc/validate.hpp"
 
 namespace linerate::sim {

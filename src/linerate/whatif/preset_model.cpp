@@ -10,13 +10,11 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/cost/closed_form.hpp"
 #include "linerate/cost/estimate.hpp"
-#include "linerate/doc/prediction.hpp"
 #include "linerate/doc/step_speed.hpp"
 #include "linerate/plan/codec.hpp"
 #include "linerate/plan/exchange.hpp"

@@ -12,7 +12,6 @@
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/sim/simulate.hpp"
 #include "linerate/sim/simulator.hpp"
 #include "linerate/whatif/question.hpp"
 

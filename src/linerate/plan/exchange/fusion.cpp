@@ -4,7 +4,6 @@
 // DDP.
 #include "linerate/plan/exchange/fusion.hpp"
 
-#include <algorithm>
 #include <functional>
 #include <numeric>
 

@@ -13,11 +13,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <numeric>
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/collective_times.hpp"
 

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <span>
 #include <tuple>
 #include <utility>
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"

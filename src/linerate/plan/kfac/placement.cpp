@@ -14,7 +14,6 @@
 #include <limits>
 #include <numeric>
 #include <queue>
-#include <span>
 #include <utility>
 
 #include "linerate/core/index.hpp"

@@ -14,7 +14,6 @@
 #include <numeric>
 #include <tuple>
 
-#include "linerate/core/index.hpp"
 #include "linerate/cost/collective_times.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
 #include "linerate/plan/kfac/factor_fusion.hpp"

@@ -114,8 +114,7 @@ CostModel::Laws::Laws(const doc::Cluster& cluster) {
       return std::tuple(t.collective != own.collective, t.dtype != own.dtype,
                         std::abs(std::log2(t.ranks) - std::log2(own.ranks)), t.collective);
     };
-    std::stable_sort(others.begin(), others.end(),
-                     [&](const TableLaw* a, const TableLaw* b) { return rank(a) < rank(b); });
+    std::ranges::stable_sort(others, {}, rank);
     for (const TableLaw* other : others)
       if (law.is_beyond_reach(*other)) law.go_on_with(other->moved_to(own.collective, own.ranks));
   }
@@ -190,9 +189,8 @@ FittedPart CostModel::nearest_tables(Collective measured, Collective collective,
   }
   if (dtype == DType::f32 && has_f32)
     std::erase_if(found, [](const TableLaw* law) { return law->table().dtype != DType::f32; });
-  std::stable_sort(found.begin(), found.end(), [&](const TableLaw* a, const TableLaw* b) {
-    return std::pair(a->table().ranks, a->table().dtype != dtype) <
-           std::pair(b->table().ranks, b->table().dtype != dtype);
+  std::ranges::stable_sort(found, {}, [&](const TableLaw* law) {
+    return std::pair(law->table().ranks, law->table().dtype != dtype);
   });
   std::vector<Anchor> anchors;
   for (const TableLaw* law : found) {
@@ -235,9 +233,9 @@ bool CostModel::can_price(Collective collective, int ranks) const {
 void CostModel::require_bandwidth(int ranks) const {
   if (has_bandwidth(ranks)) return;
   const std::string name = cluster_->name.empty() ? "cluster" : cluster_->name;
-  if (std::any_of(
-          cluster_->collectives.begin(), cluster_->collectives.end(),
-          [&](const doc::CollectiveCost& cost) { return was_inside_node(*cluster_, cost); }))
+  if (std::ranges::any_of(cluster_->collectives, [&](const doc::CollectiveCost& cost) {
+        return was_inside_node(*cluster_, cost);
+      }))
     throw InputError(
         name, fmt::format("was measured inside nodes of {} ranks, and {} ranks need a network "
                           "between nodes; give --bandwidth (and --latency), calibrate with a log "
@@ -285,9 +283,9 @@ Line sum(const Line& a, const Line& b) {
   return {a.alpha_s + b.alpha_s, a.beta_s_per_byte + b.beta_s_per_byte};
 }
 
-// What goes between nodes of g ranks, which share the link. Each rank of a node exchanges 1/g of the
-// array, all at once over the node's one link. So each sees a link of 1/g of the bandwidth and sends
-// 1/g of the bytes, and the bytes of a node stay the same. With g = 1 every rank is a node.
+// What goes between nodes of g ranks, which share the link. Each rank of a node exchanges 1/g of
+// the array, all at once over the node's one link. So each sees a link of 1/g of the bandwidth and
+// sends 1/g of the bytes, and the bytes of a node stay the same. With g = 1 every rank is a node.
 Line across_nodes(Collective collective, int ranks, int g, const LinkCost& between,
                   AllReduceForm form) {
   const int nodes = (ranks + g - 1) / g;
@@ -315,10 +313,10 @@ Line across_nodes(Collective collective, int ranks, int g, const LinkCost& betwe
 
 }  // namespace
 
-// An example: an all-reduce of 8 ranks in 2 nodes of 4. Inside, a ring of 4 scatters and gathers: 2 *
-// 3 steps and 2 * 3/4 of the array over the inner link. Between, 2 nodes reduce: 2 steps and the
-// array once over the line. A flat ring would take 14 steps and send 1.75 times the array over the
-// line.
+// An example: an all-reduce of 8 ranks in 2 nodes of 4. Inside, a ring of 4 scatters and gathers:
+// 2 * 3 steps and 2 * 3/4 of the array over the inner link. Between, 2 nodes reduce: 2 steps and
+// the array once over the line. A flat ring would take 14 steps and send 1.75 times the array over
+// the line.
 Line CostModel::closed_form(Collective collective, int ranks, AllReduceForm form) const {
   const LinkCost between = between_nodes();
   if (cluster_->ranks_per_node <= 1 || !cluster_->node)
@@ -502,8 +500,8 @@ CostCurve CostModel::curve(Collective collective, int ranks, DType dtype) const 
   CostCurve curve = by_itself(collective, ranks, dtype);
   if (!curve.fitted || !is_ring(collective)) return curve;
   const auto has = [&](bool (*kind)(Collective)) {
-    return std::any_of(laws_->tables.begin(), laws_->tables.end(),
-                       [&](const TableLaw& law) { return kind(law.table().collective); });
+    return std::ranges::any_of(
+        laws_->tables, [&](const TableLaw& law) { return kind(law.table().collective); });
   };
   const bool has_whole = has([](Collective c) { return c == Collective::all_reduce; });
   if (!has(is_half)) return curve;

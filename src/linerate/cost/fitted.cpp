@@ -111,12 +111,6 @@ RankLaw law_of(Collective collective, int from, int to, int ranks_per_node) {
   return law;
 }
 
-MeasuredSizes measured_sizes(const doc::CollectiveCost& cost) {
-  if (!cost.samples.empty()) return {cost.samples.front().bytes, cost.samples.back().bytes};
-  return {static_cast<double>(cost.segments.front().from_bytes),
-          static_cast<double>(cost.segments.back().to_bytes)};
-}
-
 int by_node_of(const doc::CollectiveCost& cost, int ranks_per_node) {
   constexpr double kFastestRing = 63e9;  // bytes/s
   const int per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : ranks_per_node;
@@ -130,7 +124,10 @@ TableLaw::TableLaw(const doc::CollectiveCost& table, int ranks_per_node) : table
   by_node_of_ = cost::by_node_of(table, ranks_per_node);
   LINERATE_CHECK(!table.segments.empty(), fmt::format("{} on {} ranks has no segments",
                                                       name_of(table.collective), table.ranks));
-  sizes_ = measured_sizes(table);
+  sizes_ = {static_cast<double>(table.segments.front().from_bytes),
+            static_cast<double>(table.segments.back().to_bytes)};
+  if (!table.samples.empty())
+    sizes_ = {table.samples.front().bytes, table.samples.back().bytes};
   const doc::CostSegment& last = table.segments.back();
   end_s_per_byte_ = std::max(0.0, last.beta_s_per_byte);
   end_low_ = last.low, end_high_ = last.high;
@@ -283,8 +280,7 @@ FittedSplit TableLaw::at(double bytes) const {
 // The interval of the stretch that holds this size. Outside the measured sizes it widens by its own
 // width with each doubling: from 1.1 at the largest size to 1.2 at twice that size.
 TableLaw::Interval TableLaw::interval_at(double bytes) const {
-  const auto node = std::lower_bound(nodes_.begin(), nodes_.end(), bytes,
-                                     [](const Node& n, double b) { return n.bytes < b; });
+  const auto node = std::ranges::lower_bound(nodes_, bytes, {}, &Node::bytes);
   const bool beyond = node == nodes_.end();
   const double low = beyond ? end_low_ : node->low, high = beyond ? end_high_ : node->high;
   const double distance = doublings_outside(sizes_, bytes);
@@ -294,8 +290,7 @@ TableLaw::Interval TableLaw::interval_at(double bytes) const {
 }
 
 const doc::CollectiveCost& TableLaw::source_at(double bytes) const {
-  const auto node = std::lower_bound(nodes_.begin(), nodes_.end(), bytes,
-                                     [](const Node& n, double b) { return n.bytes < b; });
+  const auto node = std::ranges::lower_bound(nodes_, bytes, {}, &Node::bytes);
   return node == nodes_.end() ? *nodes_.back().source : *node->source;
 }
 

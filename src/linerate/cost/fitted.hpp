@@ -54,7 +54,6 @@ struct FittedSplit {
 struct MeasuredSizes {
   double from, to;
 };
-MeasuredSizes measured_sizes(const doc::CollectiveCost& cost);
 
 /// Ranks a node, if a table goes by nodes (law_of); 1: one ring over all ranks. It goes by nodes if
 /// it crossed them quicker than one ring can: none passes PCI Express 5 faster than its 16 lanes

@@ -70,8 +70,7 @@ KnownNetworks networks_from(const std::string& text, const std::string& place) {
   v.required("tensor_s", all.tensor_s, doc::seconds);
   v.required("step_spread", all.step_spread, doc::at_least_zero);
   for (const doc::JsonReader& item : r.at("kinds").items()) all.kinds.push_back(kind_from(item));
-  std::stable_partition(all.kinds.begin(), all.kinds.end(),
-                        [](const NetworkKind& k) { return !k.between; });
+  std::ranges::stable_sort(all.kinds, {}, &NetworkKind::between);
   return all;
 }
 

@@ -1,18 +1,16 @@
 // Plans written by hand, task by task.
 #pragma once
 
-
 #include "linerate/doc/plan.hpp"
 
 namespace linerate::support {
 
 inline doc::Task work(doc::Resource resource, double seconds, std::int32_t group = doc::kWhole) {
-  doc::Task task;
-  task.kind = resource == doc::Resource::host ? doc::TaskKind::host : doc::TaskKind::compute;
-  task.resource = resource;
-  task.seconds = seconds;
-  task.group = group;
-  return task;
+  const bool is_host = resource == doc::Resource::host;
+  return {.kind = is_host ? doc::TaskKind::host : doc::TaskKind::compute,
+          .resource = resource,
+          .group = group,
+          .seconds = seconds};
 }
 
 inline doc::Task compute(double seconds, std::int32_t group = doc::kWhole) {
@@ -21,12 +19,7 @@ inline doc::Task compute(double seconds, std::int32_t group = doc::kWhole) {
 
 inline doc::Task exchange(std::int64_t bytes, std::int32_t group = doc::kWhole,
                           doc::TaskKind kind = doc::TaskKind::all_reduce) {
-  doc::Task task;
-  task.kind = kind;
-  task.resource = doc::Resource::network;
-  task.bytes = bytes;
-  task.group = group;
-  return task;
+  return {.kind = kind, .resource = doc::Resource::network, .group = group, .bytes = bytes};
 }
 
 /// One empty variant, "steady", over and over.

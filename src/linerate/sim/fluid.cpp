@@ -72,15 +72,15 @@ struct Entry {
 };
 
 /// The tasks of one class on one resource, in order. The head may be at a collective: then the
-/// class has come to it, and `transfer` says which transfer once all of its part have.
+/// class has come to it, and `transfer` says which transfer once all of its part have. Of a
+/// broadcast it says so once the root has come.
 struct Lane {
   std::vector<Entry> entries;
   std::size_t head = 0;
   Progress running;
   bool at_collective = false;
   std::int32_t transfer = kNoTransfer;
-  std::int32_t flight = kNoTransfer;  // of a broadcast that the class takes part in
-  double due = kNever;                // of a collective that the class is ready for: its start
+  double due = kNever;  // of a collective that the class is ready for: its start
 
   // Whether the head may be started, if its predecessors allow it.
   bool idle() const { return !running.active && !at_collective && head < entries.size(); }
@@ -90,7 +90,7 @@ struct Lane {
   void advance() {
     ++head;
     running.active = at_collective = false;
-    transfer = flight = kNoTransfer;
+    transfer = kNoTransfer;
   }
 };
 
@@ -111,8 +111,7 @@ struct ClassState {
   // under way.
   bool communicating() const {
     const Lane& network = lane(doc::Resource::network);
-    return network.running.active || network.transfer != kNoTransfer ||
-           network.flight != kNoTransfer;
+    return network.running.active || network.transfer != kNoTransfer;
   }
   /// Adds the processor time of collectives (Contention::message_s) to the computation that runs
   /// under them. A collective under which nothing is computed costs nothing.
@@ -125,15 +124,34 @@ struct ClassState {
   }
 };
 
-/// A collective on its way between the classes of one part. A broadcast has this in common with it.
+/// A collective on its way between the classes of one part.
+///
+/// Classes come to a broadcast and leave it one by one. Each class carries the message for a while
+/// itself, with its lane running, and waits until the message has reached it. Of all other
+/// collectives the classes begin and end together, so these have no landings.
 struct Transfer {
+  struct Landing {
+    double after_s;          // of the root's own start, at full speed
+    std::uint32_t position;  // of the class within the group
+  };
+
   std::uint32_t task = 0;
   const Membership::Part* part = nullptr;
   Progress progress;
   int computing = 0;   // classes under way that compute
   double delay_s = 0;  // Contention::message_delay_s, as far as it has not passed
   double held_s = 0;   // `progress.left` when the delay was added to it; 0: it is not in it
+  BroadcastTime time{};
+  std::vector<Landing> landings;  // by time; `progress` is of all
+  std::size_t landed = 0;
 
+  /// The end of the next landing. `progress` counts down to the last landing, so what is done of it
+  /// is done of the next one too.
+  double end() const {
+    if (landings.empty() || !progress.active) return progress.end();
+    const double done_s = landings.back().after_s - progress.left;
+    return progress.since + std::max(0.0, landings[landed].after_s - done_s) / progress.rate;
+  }
   /// The delay comes before the work and passes only while a class computes. What is left of it
   /// when the last one ceases waits for the next one.
   void set_rate(double now, double rate) {
@@ -147,27 +165,6 @@ struct Transfer {
       held_s = 0;
     }
     progress.set_rate(now, rate);
-  }
-};
-
-/// A broadcast on its way. Classes come to it and leave it one by one. Each class carries the
-/// message for a while itself, with its lane running, and waits until the message has reached it.
-struct Flight : Transfer {
-  struct Landing {
-    double after_s;          // of the root's own start, at full speed
-    std::uint32_t position;  // of the class within the group
-  };
-
-  BroadcastTime time{};
-  std::vector<Landing> landings;  // by time; `progress` is of all
-  std::size_t landed = 0;
-
-  /// The end of the next landing. `progress` counts down to the last landing, so what is done of it
-  /// is done of the next one too.
-  double end() const {
-    if (!progress.active) return kNever;
-    const double done_s = landings.back().after_s - progress.left;
-    return progress.since + std::max(0.0, landings[landed].after_s - done_s) / progress.rate;
   }
 };
 
@@ -359,9 +356,7 @@ class Fluid {
   std::size_t part_of(Entry entry) const {
     const auto parts = classes_.members.parts_of(graph_.tasks[entry.task].group);
     const std::uint32_t position = entry.slot - times_.first[entry.task];
-    const auto part =
-        std::upper_bound(parts.begin(), parts.end(), position,
-                         [](std::uint32_t at, const Membership::Part& p) { return at < p.end; });
+    const auto part = std::ranges::upper_bound(parts, position, {}, &Membership::Part::end);
     return to_index(part - parts.begin());
   }
 
@@ -392,41 +387,34 @@ class Fluid {
       return;
     }
     flight = take_off(entry.task, part, rooted);
-    for_part(flights_[to_index(flight)], [&](std::size_t other, Lane& its, std::uint32_t) {
+    for_part(transfers_[to_index(flight)], [&](std::size_t other, Lane& its, std::uint32_t) {
       if (its.at_collective && its.entries[its.head].task == entry.task) board(flight, other, its);
     });
   }
 
   // Makes the flight of a part's message: when it lands at each class, counted from now and at full
-  // speed. Returns the flight's index.
+  // speed. Returns the transfer's index.
   std::int32_t take_off(std::uint32_t task, std::size_t part, const Rooted& rooted) {
-    Flight flight;
-    flight.task = task;
-    flight.part = &classes_.members.parts_of(graph_.tasks[task].group)[part];
-    flight.time = prices_.broadcast_of_part(graph_.tasks[task], flight.part->ranks);
-    for (std::uint32_t k = flight.part->begin; k < flight.part->end; ++k)
-      flight.landings.push_back({flight.time.reaches_s(rooted.share[k]), k});
-    std::stable_sort(flight.landings.begin(), flight.landings.end(),
-                     [](const auto& a, const auto& b) { return a.after_s < b.after_s; });
-    flight.progress = {flight.landings.back().after_s, 1, now_, true};
-    flight.delay_s = contention_.message_delay_s;
-    flights_.push_back(std::move(flight));
-    under_way_.push_back(flights_.size() - 1);
-    return static_cast<std::int32_t>(flights_.size() - 1);
+    const Membership::Part& members = classes_.members.parts_of(graph_.tasks[task].group)[part];
+    const BroadcastTime time = prices_.broadcast_of_part(graph_.tasks[task], members.ranks);
+    std::vector<Transfer::Landing> landings;
+    for (std::uint32_t k = members.begin; k < members.end; ++k)
+      landings.push_back({time.reaches_s(rooted.share[k]), k});
+    std::ranges::stable_sort(landings, {}, &Transfer::Landing::after_s);
+    const std::int32_t flight = begin(task, members, landings.back().after_s);
+    transfers_[to_index(flight)].time = time;
+    transfers_[to_index(flight)].landings = std::move(landings);
+    return flight;
   }
 
   // The class carries its own part of the message, `own_s`, on its lane.
-  void board(std::int32_t f, std::size_t c, Lane& lane) {
-    Flight& flight = flights_[to_index(f)];
-    lane.flight = f;
-    states_[c].owed_s += contention_.message_s;
-    flight.computing += static_cast<int>(states_[c].was_computing);
-    run(lane, c, flight.time.own_s);
-    touch(c);
+  void board(std::int32_t flight, std::size_t c, Lane& lane) {
+    join(flight, c, lane);
+    run(lane, c, transfers_[to_index(flight)].time.own_s);
   }
 
   // Whether the message has reached the class at this position of the group.
-  bool has_landed(const Flight& flight, std::uint32_t position) const {
+  bool has_landed(const Transfer& flight, std::uint32_t position) const {
     const auto landed = flight.landings.begin() + static_cast<std::ptrdiff_t>(flight.landed);
     return std::any_of(flight.landings.begin(), landed,
                        [position](const auto& l) { return l.position == position; });
@@ -435,7 +423,7 @@ class Fluid {
   // Ends the broadcast for a class. The class must have done its own part, and the message must
   // have reached it; whichever comes last calls this with success.
   void leave_flight(std::size_t c, Lane& lane) {
-    Flight& flight = flights_[to_index(lane.flight)];
+    Transfer& flight = transfers_[to_index(lane.transfer)];
     const std::uint32_t slot = lane.entries[lane.head].slot;
     if (lane.running.active || !has_landed(flight, slot - times_.first[flight.task])) return;
     flight.computing -= static_cast<int>(states_[c].was_computing);
@@ -444,50 +432,72 @@ class Fluid {
     touch(c);
   }
 
-  // Lands whatever is due at now_, in the order of arrival. Returns whether anything was.
-  bool land_due() {
-    bool any = false;
-    for (const std::size_t f : under_way_) {
-      for (Flight* flight = &flights_[f]; flight->end() <= now_; any = true) {
-        const std::uint32_t position = flight->landings[flight->landed++].position;
-        flight->progress.active = flight->landed < flight->landings.size();
-        const Task& task = graph_.tasks[flight->task];
-        const auto c = to_index(classes_.members.classes_in(task.group)[position]);
-        Lane& lane = states_[c].lane(task.resource);
-        if (lane.flight == static_cast<std::int32_t>(f)) leave_flight(c, lane);
-      }
-    }
-    std::erase_if(under_way_, [this](std::size_t f) { return !flights_[f].progress.active; });
-    return any;
+  // Lands the message at the next class.
+  void land(std::size_t f) {
+    Transfer& flight = transfers_[f];
+    const std::uint32_t position = flight.landings[flight.landed++].position;
+    flight.progress.active = flight.landed < flight.landings.size();
+    const Task& task = graph_.tasks[flight.task];
+    const auto c = to_index(classes_.members.classes_in(task.group)[position]);
+    Lane& lane = states_[c].lane(task.resource);
+    if (lane.transfer == static_cast<std::int32_t>(f)) leave_flight(c, lane);
   }
 
-  // ---- other collectives ----
+  // ---- all collectives ----
 
-  // All classes of the part have come, so the data moves from now on. Only from here on the
-  // collective slows their computation, and each class owes Contention::message_s once.
+  std::int32_t begin(std::uint32_t task, const Membership::Part& part, double seconds) {
+    Transfer& transfer = transfers_.emplace_back();
+    transfer.task = task;
+    transfer.part = &part;
+    transfer.progress = {seconds, 1, now_, true};
+    transfer.delay_s = contention_.message_delay_s;
+    under_way_.push_back(transfers_.size() - 1);
+    return static_cast<std::int32_t>(under_way_.back());
+  }
+
+  // Only from here on the collective slows the class's computation, and the class owes
+  // Contention::message_s once.
+  void join(std::int32_t transfer, std::size_t c, Lane& lane) {
+    lane.transfer = transfer;
+    states_[c].owed_s += contention_.message_s;
+    transfers_[to_index(transfer)].computing += static_cast<int>(states_[c].was_computing);
+    touch(c);
+  }
+
+  // All classes of the part have come, so the data moves from now on.
   void begin_transfer(std::uint32_t task, const Membership::Part& part) {
-    const std::size_t t = free_transfer();
-    Transfer& transfer = transfers_[t];
-    const double seconds = prices_.seconds_of_part(graph_.tasks[task], part.ranks);
-    transfer = {task, &part, {seconds, 1, now_, true}, 0, contention_.message_delay_s, 0};
-    for_part(transfer, [&](std::size_t c, Lane& lane, std::uint32_t) {
-      lane.transfer = static_cast<std::int32_t>(t);
-      states_[c].owed_s += contention_.message_s;
-      transfer.computing += static_cast<int>(states_[c].was_computing);
+    const std::int32_t transfer =
+        begin(task, part, prices_.seconds_of_part(graph_.tasks[task], part.ranks));
+    for_part(transfers_[to_index(transfer)],
+             [&](std::size_t c, Lane& lane, std::uint32_t) { join(transfer, c, lane); });
+  }
+
+  // Ends the collective for all classes of its part.
+  void end_for_all(Transfer& transfer) {
+    transfer.progress.active = false;
+    for_part(transfer, [this](std::size_t c, Lane& lane, std::uint32_t slot) {
+      complete(slot);
+      lane.advance();
       touch(c);
     });
   }
 
-  std::size_t free_transfer() {
-    for (std::size_t t = 0; t < transfers_.size(); ++t)
-      if (!transfers_[t].progress.active) return t;
-    transfers_.emplace_back();
-    return transfers_.size() - 1;
+  // Ends and lands whatever is due at now_. Returns whether anything was.
+  bool end_transfers() {
+    bool any = false;
+    for (const std::size_t t : under_way_)
+      for (; transfers_[t].end() <= now_; any = true)
+        if (transfers_[t].landings.empty())
+          end_for_all(transfers_[t]);
+        else
+          land(t);
+    std::erase_if(under_way_, [this](std::size_t t) { return !transfers_[t].progress.active; });
+    return any;
   }
 
-  // action(class, its lane, its slot) for the classes that a transfer, or a flight, joins.
-  template <typename Joined, typename Action>
-  void for_part(const Joined& joined, Action action) {
+  // action(class, its lane, its slot) for the classes that a transfer joins.
+  template <typename Action>
+  void for_part(const Transfer& joined, Action action) {
     const std::uint32_t task = joined.task;
     const doc::Resource resource = graph_.tasks[task].resource;
     const auto classes = classes_.members.classes_in(graph_.tasks[task].group);
@@ -510,10 +520,8 @@ class Fluid {
     }
     touched_.clear();
     if (!contends_) return;
-    for (Transfer& t : transfers_)
-      if (t.progress.active) t.set_rate(now_, network_rate(t.computing > 0));
-    for (const std::size_t f : under_way_)
-      flights_[f].set_rate(now_, network_rate(flights_[f].computing > 0));
+    for (const std::size_t t : under_way_)
+      transfers_[t].set_rate(now_, network_rate(transfers_[t].computing > 0));
   }
 
   // Tells the transfers of a class that it begins or ceases to compute or to code. Either slows
@@ -523,10 +531,8 @@ class Fluid {
     const int change = static_cast<int>(computing) - static_cast<int>(state.was_computing);
     if (change == 0) return;
     state.was_computing = computing;
-    for (const Lane& lane : state.lanes) {
+    for (const Lane& lane : state.lanes)
       if (lane.transfer != kNoTransfer) transfers_[to_index(lane.transfer)].computing += change;
-      if (lane.flight != kNoTransfer) flights_[to_index(lane.flight)].computing += change;
-    }
   }
 
   // Computation and coding share the slowdown by communication, and slow each other down as well.
@@ -553,30 +559,19 @@ class Fluid {
   // The earliest end of anything that is under way; kNever if nothing is, and then the run is over.
   double next_end() const {
     double end = *std::min_element(next_end_.begin(), next_end_.end());
-    for (const Transfer& t : transfers_) end = std::min(end, t.progress.end());
-    for (const std::size_t f : under_way_) end = std::min(end, flights_[f].end());
+    for (const std::size_t t : under_way_) end = std::min(end, transfers_[t].end());
     return end;
   }
 
   // Ends whatever is due at now_. Returns whether anything was.
   bool finish_due() {
-    bool any = false;
-    for (Transfer& t : transfers_) {
-      if (!t.progress.active || t.progress.end() > now_) continue;
-      t.progress.active = false;
-      for_part(t, [this](std::size_t c, Lane& lane, std::uint32_t slot) {
-        complete(slot);
-        lane.advance();
-        touch(c);
-      });
-      any = true;
-    }
+    bool any = end_transfers();
     for (std::size_t c = 0; c < states_.size(); ++c) {
       if (next_end_[c] > now_) continue;
       finish_class(c);
       any = true;
     }
-    return land_due() || any;
+    return any;
   }
 
   // Ends the class's own tasks that are due. A lane on a broadcast may have done its part while the
@@ -584,7 +579,7 @@ class Fluid {
   void finish_class(std::size_t c) {
     next_end_[c] = kNever;
     for (Lane& lane : states_[c].lanes) {
-      if (lane.running.end() <= now_ && lane.flight != kNoTransfer) {
+      if (lane.running.end() <= now_ && lane.transfer != kNoTransfer) {
         lane.running.active = false;
         leave_flight(c, lane);
       } else if (lane.running.end() <= now_) {
@@ -617,10 +612,9 @@ class Fluid {
   std::vector<double> next_end_;              // [classes] of their own running tasks
   std::vector<std::uint32_t> missing_begin_;  // [tasks] into missing_
   std::vector<std::uint32_t> missing_;
-  std::vector<Transfer> transfers_;      // ended ones are used again
+  std::vector<Transfer> transfers_;
   std::vector<std::int32_t> flight_of_;  // by part of each broadcast, as missing_
-  std::vector<Flight> flights_;
-  std::vector<std::size_t> under_way_;  // flights that have not landed everywhere
+  std::vector<std::size_t> under_way_;  // transfers that have not ended, or landed, everywhere
   std::vector<std::size_t> touched_;    // classes with news since rates were set
   double now_ = 0, last_ = 0;
   std::size_t finished_ = 0;

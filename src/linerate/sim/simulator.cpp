@@ -37,7 +37,7 @@ double compute_end(const Unrolled& unrolled, std::size_t step, const TaskTimes& 
   for (std::uint32_t i = unrolled.end(step); i-- > begin;) {
     if (tasks[i - begin].resource != doc::Resource::compute) continue;
     if (times.first.empty()) return times.end[i];  // one class runs them in order
-    for (std::uint32_t s = times.slots_begin(i); s < times.slots_end(i); ++s)
+    for (std::uint32_t s = times.first[i]; s < times.first[i + 1]; ++s)
       end = std::max(end, times.end[s]);
   }
   return end;
@@ -314,8 +314,7 @@ namespace {
 // Whether every rank has every task. A plan with one group needs no look at its tasks.
 bool is_whole(const doc::Plan& plan, const doc::TaskGraph& graph) {
   return plan.groups.size() == 1 ||
-         std::all_of(graph.tasks.begin(), graph.tasks.end(),
-                     [](const Task& t) { return t.group == doc::kWhole; });
+         std::ranges::all_of(graph.tasks, [](const Task& t) { return t.group == doc::kWhole; });
 }
 
 }  // namespace

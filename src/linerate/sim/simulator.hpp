@@ -36,37 +36,29 @@ struct TaskTimes {
     const std::uint32_t position = members.position(group[task], rank_class);
     return position == kNoSlot ? kNoSlot : first[task] + position;
   }
-  /// Slots of the task, of all its classes.
-  std::uint32_t slots_begin(std::uint32_t task) const { return first.empty() ? task : first[task]; }
-  std::uint32_t slots_end(std::uint32_t task) const {
-    return first.empty() ? task + 1 : first[task + 1];
-  }
 
   /// action(slot of `before`, slot of `after`) for every class that has both tasks.
   template <typename Action>
-  void for_shared(std::uint32_t before, std::uint32_t after, Action action) const;
+  void for_shared(std::uint32_t before, std::uint32_t after, Action action) const {
+    const std::uint32_t b = first[before], a = first[after];
+    if (group[before] == group[after]) {
+      for (std::uint32_t k = 0; k < first[after + 1] - a; ++k) action(b + k, a + k);
+      return;
+    }
+    // The smaller group is looked up in the larger: tasks of single ranks may number thousands.
+    const auto of_before = members.classes_in(group[before]);
+    const auto of_after = members.classes_in(group[after]);
+    const std::uint32_t common =
+        static_cast<std::uint32_t>(std::min(of_before.size(), of_after.size()));
+    const bool before_is_smaller = of_before.size() == common;
+    for (std::uint32_t k = 0; k < common; ++k) {
+      const std::uint32_t other = before_is_smaller ? members.position(group[after], of_before[k])
+                                                    : members.position(group[before], of_after[k]);
+      if (other == kNoSlot) continue;
+      before_is_smaller ? action(b + k, a + other) : action(b + other, a + k);
+    }
+  }
 };
-
-template <typename Action>
-void TaskTimes::for_shared(std::uint32_t before, std::uint32_t after, Action action) const {
-  const std::uint32_t b = first[before], a = first[after];
-  if (group[before] == group[after]) {
-    for (std::uint32_t k = 0; k < first[after + 1] - a; ++k) action(b + k, a + k);
-    return;
-  }
-  // The smaller group is looked up in the larger: tasks of single ranks may number thousands.
-  const auto of_before = members.classes_in(group[before]);
-  const auto of_after = members.classes_in(group[after]);
-  const std::uint32_t common =
-      static_cast<std::uint32_t>(std::min(of_before.size(), of_after.size()));
-  const bool before_is_smaller = of_before.size() == common;
-  for (std::uint32_t k = 0; k < common; ++k) {
-    const std::uint32_t other = before_is_smaller ? members.position(group[after], of_before[k])
-                                                  : members.position(group[before], of_after[k]);
-    if (other == kNoSlot) continue;
-    before_is_smaller ? action(b + k, a + other) : action(b + other, a + k);
-  }
-}
 
 // Several steps one after the other: their tasks are numbered through, and edges into the next step
 // lead to a task like any other.

@@ -75,9 +75,9 @@ void unroll(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled&
 void find_edges_into(std::int32_t variant, const doc::TaskGraph& before,
                      std::vector<doc::NextStepEdge>& edges) {
   edges.clear();
-  std::copy_if(before.next_step.begin(), before.next_step.end(), std::back_inserter(edges),
-               [variant](const doc::NextStepEdge& e) { return e.variant == variant; });
-  std::sort(edges.begin(), edges.end(), [](const auto& a, const auto& b) { return a.to < b.to; });
+  std::ranges::copy_if(before.next_step, std::back_inserter(edges),
+                       [variant](const doc::NextStepEdge& e) { return e.variant == variant; });
+  std::ranges::sort(edges, {}, &doc::NextStepEdge::to);
 }
 
 // Simulates a Plan until its steps repeat and keeps the times of all tasks, which predicted

@@ -11,10 +11,7 @@ using ::testing::ElementsAre;
 
 // Told apart by their number of bytes.
 doc::Task task(std::int64_t name, doc::Resource lane) {
-  doc::Task t;
-  t.resource = lane;
-  t.bytes = name;
-  return t;
+  return {.resource = lane, .bytes = name};
 }
 doc::Task compute(std::int64_t name) { return task(name, doc::Resource::compute); }
 doc::Task network(std::int64_t name) { return task(name, doc::Resource::network); }

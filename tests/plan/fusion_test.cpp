@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
 
@@ -91,27 +92,39 @@ TEST(Optimal, UnitExampleBeatsOneBucketAndTheGreedyMerge) {
   EXPECT_THAT(in.solve(), ElementsAre(1, 4));
 }
 
-TEST(Optimal, EqualsBruteForceForStraightLines) {
-  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
-    const Instance in = random_instance(seed);
-    // The search adds prefix sums, which round differently: it may take one of two that are as
-    // good.
-    EXPECT_NEAR(in.least_s(), brute_force(in), 1e-12 * in.least_s()) << "seed " << seed;
-  }
+void add_table(Instance& in, const std::vector<doc::AddCost>& points) {
+  in.table = cost::AddTable(points);
+  in.curve.add = &in.table;
+  in.curve.add_steps = 3;
+  in.curve.add_share = 0.25;
 }
 
-TEST(Optimal, EqualsBruteForceForAddTablesThatAreNotMonotone) {
-  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
-    Instance in = random_instance(seed);
-    std::vector<doc::AddCost> points;
-    for (int k = 0; k < 6; ++k)
-      points.push_back({std::pow(2.0, k - 1), 0.1 + random_unit(seed, 100 + k)});
-    in.table = cost::AddTable(points);
-    in.curve.add = &in.table;
-    in.curve.add_steps = 3;
-    in.curve.add_share = 0.25;
-    EXPECT_NEAR(in.least_s(), brute_force(in), 1e-12 * brute_force(in)) << "seed " << seed;
-  }
+cost::FittedPart on_ranks(const cost::TableLaw& law, int ranks) {
+  return {{cost::Anchor(law, Collective::all_reduce)}, Collective::all_reduce, ranks};
+}
+
+// The search adds prefix sums, which round differently: it may take one of two that are as good.
+TEST(Optimal, EqualsBruteForceForEveryKindOfCost) {
+  doc::CollectiveCost fitted;
+  fitted.ranks = 4;
+  fitted.segments = {{0, 6, 1, 0.1, 1, 1}, {6, 1000, 3, 0.3, 1, 1}};  // from 1.6 to 4.8 at 6
+  const cost::TableLaw law(fitted);
+  const std::function<void(Instance&, std::uint64_t)> kinds[] = {
+      [](Instance&, std::uint64_t) {},  // a straight line
+      [](Instance& in, std::uint64_t seed) {
+        std::vector<doc::AddCost> points;  // not monotone
+        for (int k = 0; k < 6; ++k)
+          points.push_back({std::pow(2.0, k - 1), 0.1 + random_unit(seed, 100 + k)});
+        add_table(in, points);
+      },
+      [&](Instance& in, std::uint64_t) { in.curve.fitted = on_ranks(law, fitted.ranks); },
+      [](Instance& in, std::uint64_t) { in.cap = 6; }};
+  for (std::uint64_t seed = 0; seed < 2000; ++seed)
+    for (const auto& kind : kinds) {
+      Instance in = random_instance(seed);
+      kind(in, seed);
+      EXPECT_NEAR(in.least_s(), brute_force(in), 1e-12 * brute_force(in)) << "seed " << seed;
+    }
 }
 
 // The recurrence as written, over all i < j.
@@ -142,28 +155,9 @@ TEST(Optimal, EqualsTheWholeRecurrenceForLongNoisyTables) {
     std::vector<doc::AddCost> points;  // falls often, as measured tables do
     for (int k = 0; k < 24; ++k)
       points.push_back({std::pow(2.0, k), 1e-5 + unit() * 4e-6 + std::pow(2.0, k) * 5e-11});
-    in.table = cost::AddTable(points);
-    in.curve.add = &in.table;
-    in.curve.add_steps = 3;
-    in.curve.add_share = 0.25;
+    add_table(in, points);
     in.curve.line = {1e-4 * unit(), std::pow(10.0, -11 + 3 * unit())};  // 100 GB/s to 0.1 GB/s
     EXPECT_NEAR(in.least_s(), every_pair(in), 1e-12 * in.least_s()) << "seed " << seed;
-  }
-}
-
-cost::FittedPart on_ranks(const cost::TableLaw& law, int ranks) {
-  return {{cost::Anchor(law, Collective::all_reduce)}, Collective::all_reduce, ranks};
-}
-
-TEST(Optimal, EqualsBruteForceForFittedTablesWithAJump) {
-  doc::CollectiveCost fitted;
-  fitted.ranks = 4;
-  fitted.segments = {{0, 6, 1, 0.1, 1, 1}, {6, 1000, 3, 0.3, 1, 1}};  // from 1.6 to 4.8 at 6
-  const cost::TableLaw law(fitted);
-  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
-    Instance in = random_instance(seed);
-    in.curve.fitted = on_ranks(law, fitted.ranks);
-    EXPECT_NEAR(in.least_s(), brute_force(in), 1e-12 * brute_force(in)) << "seed " << seed;
   }
 }
 
@@ -219,26 +213,6 @@ TEST(Optimal, DoesNotChooseByRounding) {
     const std::vector<std::int32_t> here = in.solve();
     for (double& r : in.ready) r += 0.1;
     EXPECT_EQ(in.solve(), here) << "seed " << seed;
-  }
-}
-
-TEST(Optimal, CapBoundsEveryBucketOfSeveralGradients) {
-  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
-    Instance in = random_instance(seed);
-    in.cap = 6;
-    EXPECT_NEAR(in.least_s(), brute_force(in), 1e-12 * brute_force(in)) << "seed " << seed;
-    EXPECT_TRUE(std::isfinite(in.least_s()));
-  }
-}
-
-TEST(Optimal, RespectsBothLowerBounds) {
-  for (std::uint64_t seed = 0; seed < 500; ++seed) {
-    const Instance in = random_instance(seed);
-    const double finish = in.least_s();
-    double total = 0;
-    for (const double b : in.bytes) total += b;
-    EXPECT_GE(finish * (1 + 1e-12), in.ready.back() + in.curve.seconds(in.bytes.back()));
-    EXPECT_GE(finish * (1 + 1e-12), in.ready.front() + in.curve.seconds(total));
   }
 }
 

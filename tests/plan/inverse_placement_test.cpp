@@ -99,7 +99,8 @@ TEST(InversePlacement, MeetsTheReferenceTable) {
 // The authors' thresholds.
 TEST(InversePlacement, ThresholdsCutWhereTheAuthorsDo) {
   const auto cut = [](const support::FactorDimensions& dims, std::int64_t theta) {
-    return place_by_threshold(of(support::all_factors(dims), cubic(0, 1), by_triangle(0, 1)), theta);
+    return place_by_threshold(of(support::all_factors(dims), cubic(0, 1), by_triangle(0, 1)),
+                              theta);
   };
   const auto resnet = support::dimensions_of("resnet50"),
              densenet = support::dimensions_of("densenet201");
@@ -180,8 +181,7 @@ TEST(InversePlacement, SearchTakesTheBestCut) {
     for (std::size_t k = 0; k <= x.dims.size(); ++k) least_s = std::min(least_s, cut_s(x, k));
     const Placement found = place_by_search(x);
     EXPECT_NEAR(overlapped_s(x, found), least_s, 1e-12) << "seed " << seed;
-    EXPECT_LE(overlapped_s(x, found),
-              overlapped_s(x, place_everywhere(x)) + 1e-15);
+    EXPECT_LE(overlapped_s(x, found), overlapped_s(x, place_everywhere(x)) + 1e-15);
   }
 }
 
@@ -275,7 +275,8 @@ TEST(InversePlacement, IsNeverLaterThanBehindAllArrivals) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     PlacementProblem problem = random_placement(seed, 25, 1 + static_cast<int>(seed % 5));
     for (std::uint64_t t = 0; t < 4; ++t)
-      problem.transfers.push_back({1e-2 * random_unit(seed, 1000 + t), 1e-2 * random_unit(seed, 2000 + t)});
+      problem.transfers.push_back(
+          {1e-2 * random_unit(seed, 1000 + t), 1e-2 * random_unit(seed, 2000 + t)});
     for (std::uint64_t i = 0; i < problem.dims.size(); ++i)
       problem.after.push_back(static_cast<std::int32_t>(random_unit(seed, 3000 + i) * 5) - 1);
     problem.start_s = 5e-3;

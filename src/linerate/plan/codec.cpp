@@ -105,8 +105,8 @@ double distance_of(const doc::Component& a, const doc::Component& b) {
 // The first cost with one of these names, among the Cluster's own or among the others.
 const doc::CodecCost* find_cost(const std::vector<doc::CodecCost>& codecs, bool own,
                                 const std::vector<std::string>& names) {
-  const auto found = std::find_if(codecs.begin(), codecs.end(), [&](const doc::CodecCost& c) {
-    return c.is_own() == own && std::find(names.begin(), names.end(), c.name) != names.end();
+  const auto found = std::ranges::find_if(codecs, [&](const doc::CodecCost& c) {
+    return c.is_own() == own && std::ranges::count(names, c.name) > 0;
   });
   return found == codecs.end() ? nullptr : &*found;
 }
@@ -199,8 +199,7 @@ doc::CodecCost cost_from(const doc::JsonReader& r, const std::vector<CodingDevic
   v.optional("tensors", work.tensors, doc::positive);
   v.optional("source", source);
   v.require_known_keys();
-  const auto of = std::find_if(devices.begin(), devices.end(),
-                               [&](const CodingDevice& d) { return d.name == device; });
+  const auto of = std::ranges::find(devices, device, &CodingDevice::name);
   if (of == devices.end()) r.at("device").refuse("the name of one of the devices");
   price(work, *of, cost);
   if (source.empty()) {  // linerate's

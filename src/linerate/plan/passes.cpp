@@ -148,12 +148,6 @@ void join_steps(const StepBorder& from, doc::TaskGraph& graph, const StepBorder&
 // The helpers by which passes put their tasks into the places that the schedule wants. A lane runs
 // in order, so the place decides what a task waits for besides its edges.
 
-void StepDraft::begin(doc::Plan& into, doc::TaskGraph& variant) {
-  *this = {};
-  plan = &into;
-  graph = &variant;
-}
-
 std::vector<std::size_t> bucket_of_gradients(const PassInput& input, const StepDraft& step) {
   std::vector<std::size_t> bucket_of(input.workload.gradients.size());
   for (std::size_t b = 0; b < step.exchanges.size(); ++b)
@@ -224,8 +218,9 @@ doc::Task StepDraft::task_on(std::int32_t payload, doc::TaskKind kind, doc::Reso
   return task;
 }
 
-doc::Task StepDraft::broadcast_of(const doc::Payload& payload, std::span<const std::int32_t> members,
-                                  std::int32_t group, std::int32_t root) {
+doc::Task StepDraft::broadcast_of(const doc::Payload& payload,
+                                  std::span<const std::int32_t> members, std::int32_t group,
+                                  std::int32_t root) {
   doc::Task task = task_on(add_payload(payload, members), doc::TaskKind::broadcast,
                            doc::Resource::network, "move");
   task.group = group;

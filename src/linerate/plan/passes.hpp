@@ -56,12 +56,13 @@ struct BucketExchange {
   Handle receive = kNoTask;    // the second half; `send` if there is none
   Handle received = kNoTask;   // the values are there: the collective or its decode
   Handle sent_last = kNoTask;  // its last collective, if computation waits for all of them
+
+  /// Its first collective.
+  Handle first() const { return counts == kNoTask ? send : counts; }
 };
 
 /// A step under construction, in which passes find each other's tasks.
 struct StepDraft {
-  void begin(doc::Plan& into, doc::TaskGraph& variant);
-
   /// At the end of the computation, before the step's tail.
   Handle append_compute(const doc::Task& task);
   /// The same, and before the flags that the step's end waits for.
@@ -140,8 +141,8 @@ void pad_to_blocks(doc::Payload& payload, int ranks);
 /// [gradients] the bucket that holds it.
 std::vector<std::size_t> bucket_of_gradients(const PassInput& input, const StepDraft& step);
 /// Gradient::turn of a bucket's gradients.
-inline int turn_of(const PassInput& input, const StepDraft& step, std::int32_t bucket) {
-  const doc::Payload& payload = step.graph->payloads[to_index(bucket)];
+inline int turn_of(const PassInput& input, const StepDraft& step, std::size_t bucket) {
+  const doc::Payload& payload = step.graph->payloads[bucket];
   return input.workload.gradients[to_index(step.graph->members[to_index(payload.begin)])].turn;
 }
 /// A turn's backward begins once the exchanges of the turns before have arrived: an update lies

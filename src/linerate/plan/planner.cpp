@@ -112,12 +112,6 @@ void Planner::set_compression_ratio(double ratio) {
   join(traits_, extras().at(kCodec).traits);
 }
 
-std::optional<Curvature> Planner::curvature(const doc::Workload& workload,
-                                            const cost::CostModel& cost, int ranks) const {
-  if (!kfac_) return std::nullopt;
-  return curvature_of(*kfac_, workload, cost, ranks, text_);
-}
-
 void Planner::check_turns(const doc::Workload& workload) const {
   const bool decoupled = exchange_->schedule() == Schedule::decoupled;
   if (workload.turns() == 1 || (!kfac_ && !compression_ && !decoupled)) return;
@@ -127,10 +121,6 @@ void Planner::check_turns(const doc::Workload& workload) const {
                   text_, workload.in_words(), workload.turns(),
                   decoupled ? "this exchange updates in the step that follows"
                             : "compressors and K-FAC are planned for one"));
-}
-
-StepKinds Planner::kinds(const std::vector<int>& every) const {
-  return step_kinds(compression_ ? compression_->phases() : compress::Phases{}, kfac_, every);
 }
 
 std::optional<Compressed> Planner::compressed(const doc::Workload& workload) const {
@@ -308,7 +298,8 @@ PlanSeries::PlanSeries(const Planner& planner, const doc::Workload& workload,
       alone_(workload),
       workload_(&workload),
       options_(options),
-      kinds_(planner.kinds(every_of(workload, options))) {
+      kinds_(step_kinds(planner.compression_ ? planner.compression_->phases() : compress::Phases{},
+                        planner.kfac_, every_of(workload, options))) {
   if (workload.gradients.empty())
     throw InputError(workload.name.empty() ? "workload" : workload.name,
                      "has no gradients: nothing to exchange");
@@ -326,7 +317,9 @@ PlanSeries::PlanSeries(const Planner& planner, const doc::Workload& workload,
 void PlanSeries::compute_as(const doc::Workload& workload) {
   workload_ = &workload;
   plan_.operations.clear();
-  computation_.begin(plan_, plan_.variants.front());
+  computation_ = {};
+  computation_.plan = &plan_;
+  computation_.graph = &plan_.variants.front();
   add_compute(workload, options_.housekeeping.has_value(), computation_);
   operations_ = plan_.operations;
 }
@@ -400,7 +393,9 @@ void PlanSeries::compute_slowed(double share) {
 
 /// Every variant, with the exchange that ends first.
 void PlanSeries::make_cycle(const cost::CostModel& cost) {
-  const Request request{cost, plan_.ranks, planner_.curvature(*workload_, cost, plan_.ranks)};
+  Request request{cost, plan_.ranks};
+  if (const auto& kfac = planner_.kfac_)
+    request.curvature = curvature_of(*kfac, *workload_, cost, plan_.ranks, planner_.text_);
   make_steps(request, *planner_.exchange_);
   if (planner_.may_send_at_once() && plan_.ranks > 1) keep_what_ends_first(request);
   join_all(borders_, plan_);

@@ -74,9 +74,6 @@ class Planner {
  private:
   friend class PlanSeries;
   void read_extra(const doc::Component&, const doc::Cluster&);
-  std::optional<Curvature> curvature(const doc::Workload&, const cost::CostModel&, int ranks) const;
-  /// `every`: of the other collectives.
-  StepKinds kinds(const std::vector<int>& every) const;
   /// Throws UsageError for what cannot end within a turn of several.
   void check_turns(const doc::Workload&) const;
   std::string coding_cost_caveat() const;

@@ -68,8 +68,7 @@ const Registry<ExtraEntry>& extras() {
 
 // By name alone: options do not change what an extra is.
 bool is(const doc::Component& component, Extra extra) {
-  const auto& lines = extras().lines();
-  return std::any_of(lines.begin(), lines.end(), [&](const auto& line) {
+  return std::ranges::any_of(extras().lines(), [&](const auto& line) {
     return line.name == component.name && line.make.extra == extra;
   });
 }

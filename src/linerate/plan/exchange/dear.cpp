@@ -15,9 +15,7 @@ namespace {
 // search's own cap, make it inexact.
 struct GradientRuns {
   std::vector<std::int32_t> ends;  // positions, ascending
-  std::vector<double> ready_s, bytes, forward_left_s;  // bytes in the wire's form
-  std::vector<std::int32_t> fence;
-  double backward_s = 0;
+  DecoupledProblem problem{};      // of runs in place of gradients
 };
 
 // By position: the seconds of the forward pass, and of the updates in it, that are left when this
@@ -59,26 +57,27 @@ GradientRuns runs_of(const FusionInput& input) {
   const std::vector<double> left = forward_left(w, total);
   const double joined = total / kMost;
   GradientRuns runs;
-  runs.backward_s = parts_of(w).backward_s;
+  DecoupledProblem& p = runs.problem;
+  p.backward_s = parts_of(w).backward_s;
   double dense = 0;
-  for (std::size_t p = 0; p < w.gradients.size(); ++p) {
-    const doc::Gradient& g = w.gradients[p];
+  for (std::size_t at = 0; at < w.gradients.size(); ++at) {
+    const doc::Gradient& g = w.gradients[at];
     const auto bytes = static_cast<double>(g.bytes());
-    const bool new_dtype = p > 0 && g.dtype != w.gradients[p - 1].dtype;
-    if (p == 0 || new_dtype || dense + bytes > joined) {
+    const bool new_dtype = at > 0 && g.dtype != w.gradients[at - 1].dtype;
+    if (at == 0 || new_dtype || dense + bytes > joined) {
       const auto run = static_cast<std::int32_t>(runs.ends.size());
-      runs.fence.push_back(p > 0 && !new_dtype ? runs.fence.back() : run);
+      p.fence.push_back(at > 0 && !new_dtype ? p.fence.back() : run);
       runs.ends.push_back(0);
-      runs.ready_s.push_back(0);
-      runs.bytes.push_back(0);
-      runs.forward_left_s.push_back(0);
+      p.ready_s.push_back(0);
+      p.bytes.push_back(0);
+      p.forward_left_s.push_back(0);
       dense = 0;
     }
     dense += bytes;
-    runs.ends.back() = static_cast<std::int32_t>(p) + 1;
-    runs.bytes.back() += static_cast<double>(input.form.bytes(g.elements, g.dtype, input.ranks));
-    runs.ready_s.back() = g.ready_s;
-    runs.forward_left_s.back() = std::max(runs.forward_left_s.back(), left[p]);
+    runs.ends.back() = static_cast<std::int32_t>(at) + 1;
+    p.bytes.back() += static_cast<double>(input.form.bytes(g.elements, g.dtype, input.ranks));
+    p.ready_s.back() = g.ready_s;
+    p.forward_left_s.back() = std::max(p.forward_left_s.back(), left[at]);
   }
   return runs;
 }
@@ -104,12 +103,10 @@ class Dear : public Exchange {
     const auto curve = [&](Collective half) {
       return cost::cost_curve(input.cost, half, input.ranks, wire);
     };
-    const DecoupledProblem problem{runs.ready_s, runs.bytes, runs.fence, runs.forward_left_s,
-                                   runs.backward_s};
     const cost::CostCurve scatter = curve(Collective::reduce_scatter),
                           gather = curve(Collective::all_gather);
     std::int32_t begin = 0;
-    for (const std::int32_t run : decoupled_fusion(problem, scatter, gather).ends) {
+    for (const std::int32_t run : decoupled_fusion(runs.problem, scatter, gather).ends) {
       const std::int32_t end = runs.ends[to_index(run) - 1];
       append_range(w, begin, end, graph);
       begin = end;

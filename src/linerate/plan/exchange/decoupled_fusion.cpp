@@ -43,9 +43,9 @@ class Unbeaten {
 
   /// Whether every way that takes at least as long as this in both values is beaten.
   bool beat(double scattered_s, double gathered_s) const {
-    const auto next = behind(scattered_s);
-    if (next == ways_.begin()) return false;
-    const Way& best = *(next - 1);
+    const std::ptrdiff_t next = as_soon_as(scattered_s);
+    if (next == 0) return false;
+    const Way& best = ways_[to_index(next - 1)];
     return best.gathered_s < gathered_s ||
            (best.gathered_s == gathered_s && best.scattered_s < scattered_s);
   }
@@ -53,7 +53,7 @@ class Unbeaten {
   /// Adds a way unless it is beaten, and drops those that it beats. They stand next to each other:
   /// all that take at least as long to scatter and at least as long to gather.
   void offer(const Way& way) {
-    auto first = behind(way.scattered_s);
+    auto first = ways_.begin() + as_soon_as(way.scattered_s);
     if (first != ways_.begin()) {
       Way& before = *(first - 1);
       if (before.gathered_s <= way.gathered_s) {
@@ -83,15 +83,12 @@ class Unbeaten {
   }
 
  private:
-  /// The first way that takes longer to scatter. There are few: they are looked at in turn.
-  template <typename Ways>
-  static auto behind(Ways& ways, double scattered_s) {
-    auto way = ways.begin();
-    while (way != ways.end() && way->scattered_s <= scattered_s) ++way;
-    return way;
+  /// How many ways take no longer to scatter. There are few: they are looked at in turn.
+  std::ptrdiff_t as_soon_as(double scattered_s) const {
+    auto way = ways_.begin();
+    while (way != ways_.end() && way->scattered_s <= scattered_s) ++way;
+    return way - ways_.begin();
   }
-  std::vector<Way>::iterator behind(double s) { return behind(ways_, s); }
-  std::vector<Way>::const_iterator behind(double s) const { return behind(ways_, s); }
 
   std::vector<Way> ways_;
 };
@@ -172,9 +169,7 @@ class DecoupledSearch {
       return std::max(way.scattered_s + way.gathered_s, problem_.backward_s + forward);
     };
     const std::vector<Way>& last = ways_.back().ways();
-    const auto best = std::min_element(last.begin(), last.end(), [&](const Way& a, const Way& b) {
-      return step_of(a) < step_of(b);
-    });
+    const auto best = std::ranges::min_element(last, {}, step_of);
     DecoupledResult result{step_of(*best), {}};
     const Way* way = &*best;
     for (auto j = static_cast<std::int32_t>(ways_.size()) - 1; j > 0; j = way->from) {

@@ -14,12 +14,7 @@ namespace linerate::plan {
 namespace {
 
 doc::Payload bucket_of(std::int32_t begin, std::int32_t end, DType dtype, std::int64_t elements) {
-  doc::Payload bucket;
-  bucket.dtype = dtype;
-  bucket.begin = begin;
-  bucket.end = end;
-  bucket.elements = bucket.padded = elements;
-  return bucket;
+  return {.dtype = dtype, .begin = begin, .end = end, .elements = elements, .padded = elements};
 }
 
 // An open bucket of one dtype: dtypes may interleave, so each has a list of its own.
@@ -74,8 +69,7 @@ void append_by_limits(const doc::Workload& workload, std::span<const std::int32_
   std::vector<std::size_t> left;
   for (std::size_t d = 0; d < open.size(); ++d)
     if (!open[d].members.empty()) left.push_back(d);
-  std::sort(left.begin(), left.end(),
-            [&](std::size_t a, std::size_t b) { return open[a].opened_at < open[b].opened_at; });
+  std::ranges::sort(left, {}, [&](std::size_t d) { return open[d].opened_at; });
   for (const std::size_t d : left) close(open[d], static_cast<DType>(d), graph);
 }
 

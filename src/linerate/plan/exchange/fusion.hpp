@@ -78,10 +78,10 @@ std::vector<std::int32_t> optimal_fusion(const FusionProblem& problem, const cos
 
 /// Gradients 1 .. L in ready order.
 struct DecoupledProblem {
-  std::span<const double> ready_s;         // [L] since backward began, never decreasing
-  std::span<const double> bytes;           // [L] as they count on the wire
-  std::span<const std::int32_t> fence;     // [L] first gradient that may share a bucket with l
-  std::span<const double> forward_left_s;  // [L] of forward and updates, when l is first needed
+  std::vector<double> ready_s{};         // [L] since backward began, never decreasing
+  std::vector<double> bytes{};           // [L] as they count on the wire
+  std::vector<std::int32_t> fence{};     // [L] first gradient that may share a bucket with l
+  std::vector<double> forward_left_s{};  // [L] of forward and updates, when l is first needed
   double backward_s = 0;
 };
 

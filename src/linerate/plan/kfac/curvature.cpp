@@ -50,8 +50,8 @@ std::vector<PlannedBlock> blocks_of(const Kfac& kfac, const doc::Workload& workl
     if (!kfac.takes(b) || gradients.empty()) continue;  // left to the optimizer; frozen
     PlannedBlock& block = blocks.emplace_back(PlannedBlock{.block = b, .gradients = gradients});
     for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
-      block.factor_s[to_index(side)] = doc::factor_s(b, side, cost);
-      block.inverse_s[to_index(side)] = doc::inverse_s(b, side, cost);
+      block.factors[to_index(side)] = {doc::factor_s(b, side, cost),
+                                       doc::inverse_s(b, side, cost)};
     }
     block.precondition_s = doc::precondition_s(b, cost, kfac.eigen);
   }
@@ -69,8 +69,8 @@ void note_calls(const doc::SecondOrderCost& cost, PlannedBlock& block) {
     const std::int64_t dim = block.block.dimension(side);
     const double share = cost.together_share(dim);
     if (share > kWorthwhileShare) continue;
-    block.most_together[to_index(side)] = cost.most_together(dim);
-    block.together_share[to_index(side)] = share;
+    block.factors[to_index(side)].most_together = cost.most_together(dim);
+    block.factors[to_index(side)].together_share = share;
   }
 }
 
@@ -130,7 +130,7 @@ InverseSet inverses_of(const Curvature& curvature, const cost::CostModel& cost,
     all.factors.push_back(f);
     p.layer.push_back(doc::block_of_factor(f));
     p.dims.push_back(block.dimension(side));
-    p.inverse_s.push_back(is_free ? work_of(block, side) : curvature.inverse_s(f));
+    p.inverse_s.push_back(is_free ? work_of(block, side) : curvature.planned(f).inverse_s);
     p.elements.push_back(curvature.inverse_elements(f) + doc::kInverseStatus);
     p.broadcast_s.push_back(seconds_of ? seconds_of(p.elements.back(), 1) : 0);
   }
@@ -145,7 +145,8 @@ double seconds_of_layer(const Curvature& curvature, const PlannedBlock& block, b
   const Kfac& kfac = curvature.kfac;
   if (is_free || kfac.sharing == Sharing::dp)
     return work_of(block.block, FactorSide::a) + work_of(block.block, FactorSide::g);
-  return (block.inverse_s[0] + block.inverse_s[1]) / static_cast<double>(kfac.inverse_interval) +
+  return (block.factors[0].inverse_s + block.factors[1].inverse_s) /
+             static_cast<double>(kfac.inverse_interval) +
          block.precondition_s;
 }
 

@@ -16,15 +16,20 @@
 
 namespace linerate::plan {
 
-/// A layer that is preconditioned. Seconds are of one rank.
+/// A factor of a layer. Seconds are of one rank.
+struct PlannedFactor {
+  double factor_s = 0, inverse_s = 0;
+  /// Of Cholesky's inverses in f32, of one matrix each: how many of this size one call inverts
+  /// sooner than one by one. `together_share` is what each of them then takes of inverse_s.
+  int most_together = 1;
+  double together_share = 1;
+};
+
+/// A layer that is preconditioned.
 struct PlannedBlock {
   doc::Block block;                     // as the Workload has it
   std::vector<std::int32_t> gradients;  // positions, ascending: what the layer's gradient is
-  std::array<double, 2> factor_s{}, inverse_s{};
-  /// Of Cholesky's inverses in f32, of one matrix each: how many of this size one call inverts
-  /// sooner than one by one. `together_share` is what each of them then takes of inverse_s.
-  std::array<int, 2> most_together{1, 1};
-  std::array<double, 2> together_share{1, 1};
+  std::array<PlannedFactor, 2> factors{};
   double precondition_s = 0;
 };
 
@@ -59,14 +64,8 @@ struct Curvature {
     const auto of = kfac.eigen ? doc::eigen_elements : doc::packed_elements;
     return of(block_of(factor).block, doc::side_of_factor(factor));
   }
-  double factor_s(std::int32_t factor) const { return block_of(factor).factor_s[side(factor)]; }
-  double inverse_s(std::int32_t factor) const { return block_of(factor).inverse_s[side(factor)]; }
-  /// 1 if it is inverted alone.
-  int most_together(std::int32_t factor) const {
-    return block_of(factor).most_together[side(factor)];
-  }
-  double together_share(std::int32_t factor) const {
-    return block_of(factor).together_share[side(factor)];
+  const PlannedFactor& planned(std::int32_t factor) const {
+    return block_of(factor).factors[to_index(doc::side_of_factor(factor))];
   }
   std::int32_t factors() const { return 2 * static_cast<std::int32_t>(blocks.size()); }
 
@@ -100,7 +99,6 @@ struct Curvature {
   bool sends_directions() const { return kfac.owns_layers() && columns() > 1; }
 
  private:
-  static std::size_t side(std::int32_t factor) { return to_index(doc::side_of_factor(factor)); }
   std::int32_t single_rank_group(std::int32_t rank, doc::Plan& plan) const;
 };
 

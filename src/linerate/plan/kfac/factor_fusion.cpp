@@ -1,7 +1,7 @@
 // The exact program. f[j] is when the first j factors are through. It is the least over i < j of
 // the end of the group from i + 1 to j that follows prefix i. A group waits for its last member,
-// for the channel, and for the gradients that are ready before it. extend(i) offers all groups that
-// begin after i, so a prefix is final when its turn comes.
+// for the channel, and for the gradients that are ready before it. Each prefix offers all groups
+// that begin after it, so a prefix is final when its turn comes.
 //
 // An example: three factors of one kind get ready at 1, 2 and 6 ms. A message takes 2 ms, and 1 ms
 // more for each factor. Alone each takes 3 ms: f[1] = 4 and f[2] = min(4 + 3, 2 + 4) = 6. Then f[3]
@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "linerate/core/index.hpp"
@@ -47,7 +46,7 @@ class Queue {
 
 /// Ready times that ascend: a group is not sent before the groups that it follows are ready.
 std::vector<double> ready_prefixes(const FactorFusionProblem& problem) {
-  std::vector<double> ready(problem.ready_s.begin(), problem.ready_s.end());
+  std::vector<double> ready = problem.ready_s;
   for (std::size_t j = 1; j < ready.size(); ++j) ready[j] = std::max(ready[j], ready[j - 1]);
   return ready;
 }
@@ -55,53 +54,6 @@ std::vector<double> ready_prefixes(const FactorFusionProblem& problem) {
 bool begins_kind(const FactorFusionProblem& problem, std::size_t l) {
   return l == 0 || (!problem.kind.empty() && problem.kind[l] != problem.kind[l - 1]);
 }
-
-class FactorSearch {
- public:
-  explicit FactorSearch(const FactorFusionProblem& problem)
-      : problem_(problem),
-        ready_(ready_prefixes(problem)),
-        best_(ready_.size() + 1, {std::numeric_limits<double>::infinity(), 0, 0, 0}) {}
-
-  FactorGroups run() {
-    best_[0] = {0, 0, 0, 0};
-    for (std::size_t i = 0; i < ready_.size(); ++i) extend(i);
-    FactorGroups groups;
-    for (std::size_t j = ready_.size(); j > 0; j = best_[j].from)
-      groups.push_back(static_cast<std::int32_t>(j));
-    std::reverse(groups.begin(), groups.end());
-    return groups;
-  }
-
- private:
-  /// How a prefix is best sent: its end, its number of groups, and where the last group begins.
-  /// `others` says how many gradients went before that end.
-  struct Prefix {
-    double end_s;
-    std::int32_t groups;
-    std::size_t from, others;
-  };
-
-  /// Offers the groups that begin after prefix i, each one factor longer than the one before. A
-  /// group ends where another kind begins. Prefixes up to i are final.
-  void extend(std::size_t i) {
-    Queue queue(problem_, best_[i].end_s, best_[i].others);
-    std::int64_t elements = 0;
-    for (std::size_t j = i; j < ready_.size() && (j == i || !begins_kind(problem_, j)); ++j) {
-      elements += problem_.elements[j];
-      queue.send_others_until(ready_[j]);
-      const double end_s = queue.end_of(ready_[j], elements, static_cast<std::int64_t>(j - i + 1));
-      Prefix& prefix = best_[j + 1];
-      const std::int32_t groups = best_[i].groups + 1;
-      if (end_s < prefix.end_s || (end_s == prefix.end_s && groups < prefix.groups))
-        prefix = {end_s, groups, i, queue.others()};
-    }
-  }
-
-  const FactorFusionProblem& problem_;
-  std::vector<double> ready_;
-  std::vector<Prefix> best_;
-};
 
 }  // namespace
 
@@ -124,7 +76,36 @@ double finish_s(const FactorFusionProblem& problem, const FactorGroups& groups) 
 }
 
 FactorGroups fuse_optimally(const FactorFusionProblem& problem) {
-  return FactorSearch(problem).run();
+  // How a prefix is best sent: its end, its number of groups, and where the last group begins.
+  // `others` says how many gradients went before that end.
+  struct Prefix {
+    double end_s = std::numeric_limits<double>::infinity();
+    std::int32_t groups = 0;
+    std::size_t from = 0, others = 0;
+  };
+  const std::vector<double> ready = ready_prefixes(problem);
+  std::vector<Prefix> best(ready.size() + 1);
+  best[0].end_s = 0;
+  // Offers the groups that begin after prefix i, each one factor longer than the one before. A
+  // group ends where another kind begins. Prefixes up to i are final.
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    Queue queue(problem, best[i].end_s, best[i].others);
+    const std::int32_t groups = best[i].groups + 1;
+    std::int64_t elements = 0;
+    for (std::size_t j = i; j < ready.size() && (j == i || !begins_kind(problem, j)); ++j) {
+      elements += problem.elements[j];
+      queue.send_others_until(ready[j]);
+      const double end_s = queue.end_of(ready[j], elements, static_cast<std::int64_t>(j - i + 1));
+      Prefix& prefix = best[j + 1];
+      if (end_s < prefix.end_s || (end_s == prefix.end_s && groups < prefix.groups))
+        prefix = {end_s, groups, i, queue.others()};
+    }
+  }
+  FactorGroups ends;
+  for (std::size_t j = ready.size(); j > 0; j = best[j].from)
+    ends.push_back(static_cast<std::int32_t>(j));
+  std::ranges::reverse(ends);
+  return ends;
 }
 
 // The authors' rule. `start_s` is when the open group's transfer would start. An example with a
@@ -155,9 +136,8 @@ FactorGroups fuse_greedily(const FactorFusionProblem& problem, double start_up_s
 }
 
 FactorGroups fuse_nothing(const FactorFusionProblem& problem) {
-  FactorGroups groups;
-  for (std::size_t l = 0; l < problem.ready_s.size(); ++l)
-    groups.push_back(static_cast<std::int32_t>(l) + 1);
+  FactorGroups groups(problem.ready_s.size());
+  std::iota(groups.begin(), groups.end(), 1);
   return groups;
 }
 
@@ -167,10 +147,6 @@ FactorGroups fuse_each_kind(const FactorFusionProblem& problem) {
     if (l == problem.ready_s.size() || begins_kind(problem, l))
       groups.push_back(static_cast<std::int32_t>(l));
   return groups;
-}
-
-FactorGroups fuse_everything(const FactorFusionProblem& problem) {
-  return {static_cast<std::int32_t>(problem.ready_s.size())};
 }
 
 // Three rules for sending what ranks have inverted, and the best of them. An example: a message
@@ -189,9 +165,7 @@ template <class Key>
 std::vector<std::int32_t> ascending(const BroadcastProblem& problem, Key key) {
   std::vector<std::int32_t> order(problem.done_s.size());
   std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    return std::tuple(key(a), a) < std::tuple(key(b), b);
-  });
+  std::ranges::stable_sort(order, {}, key);
   return order;
 }
 
@@ -275,9 +249,7 @@ Broadcasts send_what_is_done(const BroadcastProblem& problem) {
   };
   RootQueues roots(problem);
   for (std::vector<RootQueue>& queues = roots.all(); !queues.empty();) {
-    const auto next = std::min_element(
-        queues.begin(), queues.end(),
-        [&](const RootQueue& a, const RootQueue& b) { return head_s(a) < head_s(b); });
+    const auto next = std::ranges::min_element(queues, {}, head_s);
     const double now_s = std::max(channel.free_s(), head_s(*next));
     std::size_t done = 1;
     while (done < next->size() && problem.done_s[to_index((*next)[done])] <= now_s) ++done;
@@ -291,10 +263,9 @@ Broadcasts send_what_is_done(const BroadcastProblem& problem) {
 
 Broadcasts send_each_root(const BroadcastProblem& problem) {
   RootQueues roots(problem);
-  std::stable_sort(roots.all().begin(), roots.all().end(),
-                   [&](const RootQueue& a, const RootQueue& b) {
-                     return problem.done_s[to_index(a.back())] < problem.done_s[to_index(b.back())];
-                   });
+  std::ranges::stable_sort(roots.all(), {}, [&](const RootQueue& queue) {
+    return problem.done_s[to_index(queue.back())];
+  });
   Broadcasts all;
   for (const RootQueue& message : roots.all()) add_message(message, all);
   return all;

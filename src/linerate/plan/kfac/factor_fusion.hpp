@@ -36,11 +36,11 @@ struct Channel {
 /// Factors 1 .. L in the order in which they are sent; groups are runs of them. A group is ready
 /// with the last of its members, and leaves after what is ready by then.
 struct FactorFusionProblem {
-  std::span<const double> ready_s;         // [L]; they may decrease
-  std::span<const std::int64_t> elements;  // [L] packed
-  std::span<const std::int32_t> kind;      // [L] a group holds one kind; empty: they are all alike
-  MessageSeconds seconds_of;               // of factors
-  std::span<const Transfer> others{};      // by ready time: gradients
+  std::vector<double> ready_s{};         // [L]; they may decrease
+  std::vector<std::int64_t> elements{};  // [L] packed
+  std::vector<std::int32_t> kind{};      // [L] a group holds one kind; empty: they are all alike
+  MessageSeconds seconds_of{};           // of factors
+  std::vector<Transfer> others{};        // by ready time: gradients
   Channel channel{};
 };
 
@@ -61,10 +61,9 @@ FactorGroups fuse_optimally(const FactorFusionProblem& problem);
 /// its own. Sizes are those of packed triangles throughout, which the released program mixes up.
 FactorGroups fuse_greedily(const FactorFusionProblem& problem, double start_up_s);
 
-/// Every factor by itself; every kind in one message; all kinds in one.
+/// Every factor by itself; every kind in one message.
 FactorGroups fuse_nothing(const FactorFusionProblem& problem);
 FactorGroups fuse_each_kind(const FactorFusionProblem& problem);
-FactorGroups fuse_everything(const FactorFusionProblem& problem);
 
 // Which of the inverses or directions that ranks send travel together.
 

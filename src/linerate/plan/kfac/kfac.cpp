@@ -26,8 +26,8 @@ const std::vector<std::string> kPlacements = {"search", "lbp2021", "lpt", "round
 
 /// The sharing: the value without a key.
 Sharing sharing_of(const doc::Component& component) {
-  const auto unnamed = std::count_if(component.options.begin(), component.options.end(),
-                                     [](const auto& option) { return option.first.empty(); });
+  const auto unnamed = std::ranges::count_if(
+      component.options, [](const auto& option) { return option.first.empty(); });
   if (unnamed > 1)
     throw UsageError(fmt::format("strategy {}: expected one of {} and options, found {}",
                                  component.name, join(kSharings, ", "), doc::to_text(component)));

@@ -94,9 +94,8 @@ template <typename Value>
 std::vector<std::int32_t> descending(const std::vector<Value>& values) {
   std::vector<std::int32_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    return values[to_index(a)] > values[to_index(b)];
-  });
+  std::ranges::stable_sort(order, std::greater(),
+                           [&](std::int32_t i) { return values[to_index(i)]; });
   return order;
 }
 
@@ -131,9 +130,8 @@ std::vector<std::int32_t> layers_by_arrival(const PlacementProblem& problem) {
   std::vector<std::int32_t> order(problem.layer_s.size());
   std::iota(order.rbegin(), order.rend(), 0);
   if (!problem.gradient_after.empty())
-    std::stable_sort(order.begin(), order.end(), [&](std::int32_t x, std::int32_t y) {
-      return problem.gradient_after[to_index(x)] < problem.gradient_after[to_index(y)];
-    });
+    std::ranges::stable_sort(
+        order, {}, [&](std::int32_t layer) { return problem.gradient_after[to_index(layer)]; });
   return order;
 }
 
@@ -228,11 +226,8 @@ double end_of_layers(const PlacementProblem& problem, const Timetable& table,
 // The inverses in the order of their arrivals, the longest first among those of one arrival.
 std::vector<std::int32_t> by_arrival(const PlacementProblem& problem,
                                      std::vector<std::int32_t> longest_first) {
-  if (!problem.after.empty())
-    std::stable_sort(longest_first.begin(), longest_first.end(),
-                     [&](std::int32_t a, std::int32_t b) {
-                       return arrival_of(problem, a) < arrival_of(problem, b);
-                     });
+  std::ranges::stable_sort(longest_first, {},
+                           [&](std::int32_t i) { return arrival_of(problem, i); });
   return longest_first;
 }
 

@@ -83,10 +83,7 @@ class Coding {
   bool is_coded(std::size_t b) const { return !buckets_[b].transfers.empty(); }
   /// Compressors refuse turns.
   bool begins_turn(std::size_t b) const {
-    const auto turn = [&](std::size_t of) {
-      return turn_of(input_, step_, static_cast<std::int32_t>(of));
-    };
-    return b > 0 && turn(b) != turn(b - 1);
+    return b > 0 && turn_of(input_, step_, b) != turn_of(input_, step_, b - 1);
   }
 
   /// A bucket that a compressor encodes keeps its gradients in their own units. The mean is taken
@@ -148,33 +145,29 @@ class Coding {
     t.payload = add_payload(b, round.dtype, round.elements, gathers ? input_.ranks : 1);
     if (!gathers || !round.tells_sizes) return t;
     t.expected = std::min(round.expected, round.elements) * size_of(round.dtype) * input_.ranks;
-    doc::Payload counts;
-    counts.content = doc::Content::counts;
-    counts.of = t.payload;
-    counts.dtype = DType::i64;
-    counts.elements = 1;
-    counts.padded = input_.ranks;
-    t.counts = step_.add_payload(counts);
+    t.counts = step_.add_payload({.content = doc::Content::counts,
+                                  .dtype = DType::i64,
+                                  .of = t.payload,
+                                  .elements = 1,
+                                  .padded = input_.ranks});
     return t;
   }
 
   void add_two_phase(std::size_t b) {
     CodedExchange& x = buckets_[b];
     const std::int64_t block = x.coding.chunks.block_bytes;
-    CodedTransfer to_owners, from_owners;
-    to_owners.payload = add_payload(b, DType::u8, block * input_.ranks, 1);
-    to_owners.into = add_payload(b, DType::u8, block * input_.ranks, 1);
-    from_owners.payload = add_payload(b, DType::u8, block, input_.ranks);
-    x.transfers = {to_owners, from_owners};
+    const std::int32_t to_owners = add_payload(b, DType::u8, block * input_.ranks, 1);
+    const std::int32_t into = add_payload(b, DType::u8, block * input_.ranks, 1);
+    x.transfers = {{.payload = to_owners, .into = into},
+                   {.payload = add_payload(b, DType::u8, block, input_.ranks)}};
   }
 
   std::int32_t add_payload(std::size_t b, DType dtype, std::int64_t elements, int times) {
-    doc::Payload p;
-    p.content = doc::Content::encoded;
-    p.of = static_cast<std::int32_t>(b);
-    p.dtype = dtype;
-    p.elements = elements;
-    p.padded = elements * times;
+    doc::Payload p{.content = doc::Content::encoded,
+                   .dtype = dtype,
+                   .of = static_cast<std::int32_t>(b),
+                   .elements = elements,
+                   .padded = elements * times};
     if (input_.schedule == Schedule::decoupled) pad_to_blocks(p, input_.ranks);
     return step_.add_payload(p);
   }
@@ -229,10 +222,7 @@ class Coding {
 
   /// move_instead() says what it moves.
   static doc::Task empty_collective() {
-    doc::Task task;
-    task.resource = doc::Resource::network;
-    task.subject = doc::Subject::payloads;
-    return task;
+    return {.resource = doc::Resource::network, .subject = doc::Subject::payloads};
   }
 
   /// Adds an exchange of counts before the collective, if ranks send different numbers of bytes.
@@ -389,37 +379,21 @@ class Updates {
     step_.updates[b] = step_.tasks.insert_before(use, task);
   }
 
-  // `uses` lists which layer needs which bucket. For a layer the buckets go from the last one on,
-  // which is the order in which their all-gathers run. An example: bucket 1 has the gradients of
-  // layers 0 and 1, and bucket 0 those of layers 1 and 2. Bucket 1 is updated before layer 0 and
-  // bucket 0 before layer 1.
+  // `used_by` lists the buckets that a layer needs, from the last one on. Their all-gathers run in
+  // this order. An example: bucket 1 has the gradients of layers 0 and 1, and bucket 0 those of
+  // layers 1 and 2. Bucket 1 is updated before layer 0 and bucket 0 before layer 1.
   void in_front_of_layers() {
-    // By layer, and by bucket from the last one on.
-    std::vector<std::pair<std::size_t, std::size_t>> uses;
-    uses.reserve(input_.workload.gradients.size());
+    std::vector<std::vector<std::size_t>> used_by(input_.workload.layers.size());
     for (std::size_t b = step_.exchanges.size(); b-- > 0;)
-      for (std::int32_t m = bucket(b).end; m-- > bucket(b).begin;) {
-        const std::size_t layer = layer_of(step_.graph->members[to_index(m)]);
-        if (uses.empty() || uses.back() != std::pair(layer, b)) uses.emplace_back(layer, b);
+      for (const std::int32_t p : members_of(*step_.graph, bucket(b))) {
+        auto& buckets = used_by[to_index(input_.workload.gradients[to_index(p)].layer)];
+        if (buckets.empty() || buckets.back() != b) buckets.push_back(b);
       }
-    const auto before = [](const auto& x, const auto& y) {
-      return x.first != y.first ? x.first < y.first : x.second > y.second;
-    };
-    // So they stand already if gradients come in the reverse order of layers.
-    if (!std::is_sorted(uses.begin(), uses.end(), before))
-      std::sort(uses.begin(), uses.end(), before);
     for (const Handle h : step_.forward) {
       const doc::Task task = step_.tasks[h];
       if (task.subject != doc::Subject::layers) continue;
-      const auto layer = to_index(task.first);
-      auto use = std::lower_bound(uses.begin(), uses.end(), layer,
-                                  [](const auto& u, std::size_t l) { return u.first < l; });
-      for (; use != uses.end() && use->first == layer; ++use) update_before(h, use->second);
+      for (const std::size_t b : used_by[to_index(task.first)]) update_before(h, b);
     }
-  }
-
-  std::size_t layer_of(std::int32_t position) const {
-    return to_index(input_.workload.gradients[to_index(position)].layer);
   }
 
   // Layers are not timed, so forward is cut by buckets. It runs through them from the last one on.

@@ -42,6 +42,11 @@ std::vector<std::int32_t> factors_there(const Curvature& curvature) {
   return all;
 }
 
+/// The buckets from this one on wait for all groups.
+void let_buckets_wait(std::size_t from, std::vector<FactorGroup>& groups) {
+  for (FactorGroup& group : groups) group.bucket = std::min(group.bucket, from);
+}
+
 /// Cuts factors into groups while forward and backward run.
 class OverlappedGroups {
  public:
@@ -52,25 +57,25 @@ class OverlappedGroups {
         curvature_(*input.curvature),
         order_(by_readiness()) {
     for (const std::int32_t f : order_) {
-      ready_s_.push_back(traffic.ready_s(f));
-      elements_.push_back(curvature_.sent_elements(f));
-      kind_.push_back(static_cast<std::int32_t>(doc::side_of_factor(f)));
+      problem_.ready_s.push_back(traffic.ready_s[to_index(f)]);
+      problem_.elements.push_back(curvature_.sent_elements(f));
+      problem_.kind.push_back(static_cast<std::int32_t>(doc::side_of_factor(f)));
     }
+    problem_.seconds_of = traffic.seconds_of_sums;
+    problem_.others = traffic.gradients;
+    problem_.channel = traffic.channel;
   }
 
   std::vector<FactorGroup> groups() const {
-    const FactorFusionProblem problem{
-        ready_s_,          elements_, kind_, traffic_.seconds_of_sums(), traffic_.gradients(),
-        traffic_.channel()};
     switch (curvature_.kfac.fusion) {
       case FactorFusion::optimal:
-        return best(problem);
+        return best();
       case FactorFusion::greedy:
-        return cut(fuse_greedily(problem, start_up_s(problem)));
+        return cut(fuse_greedily(problem_, start_up_s(problem_)));
       case FactorFusion::none:
-        return cut(fuse_nothing(problem));
+        return cut(fuse_nothing(problem_));
       default:
-        return cut(fuse_each_kind(problem));
+        return cut(fuse_each_kind(problem_));
     }
   }
 
@@ -80,45 +85,45 @@ class OverlappedGroups {
     std::vector<std::int32_t> order = factors_there(curvature_);
     const auto place = [&](std::int32_t f) {
       const FactorSide side = doc::side_of_factor(f);
-      return std::tuple(side, traffic_.ready_s(f),
+      return std::tuple(side, traffic_.ready_s[to_index(f)],
                         side == FactorSide::g ? curvature_.block_of(f).gradients.back() : 0);
     };
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::int32_t x, std::int32_t y) { return place(x) < place(y); });
+    std::ranges::stable_sort(order, {}, place);
     return order;
   }
 
   // The groups that end at these places of `order_`. A group is ready with its last member, and not
-  // before the groups before it.
+  // before the groups before it. Groups and buckets leave as they get ready, a group after the
+  // buckets that are ready when it is.
   std::vector<FactorGroup> cut(const FactorGroups& ends) const {
     std::vector<FactorGroup> groups;
-    std::size_t f = 0;
+    std::size_t f = 0, bucket = 0;
     double latest_s = 0;
     for (const std::int32_t end : ends) {
       FactorGroup& group = groups.emplace_back();
       for (; f < to_index(end); ++f) {
         group.members.push_back(order_[f]);
-        latest_s = std::max(latest_s, ready_s_[f]);
+        latest_s = std::max(latest_s, problem_.ready_s[f]);
       }
       group.ready_s = latest_s;
+      while (bucket < traffic_.gradients.size() && traffic_.gradients[bucket].ready_s <= latest_s)
+        ++bucket;
+      group.bucket = bucket;
     }
-    order_by_readiness(traffic_, groups);
     return groups;
   }
 
   /// The groups that end first may not let inverses begin first. So the program's groups are
   /// compared with those of the other rules, and with one message of everything as kfac(mpd) sends
   /// it.
-  std::vector<FactorGroup> best(const FactorFusionProblem& problem) const {
+  std::vector<FactorGroup> best() const {
     const std::vector<FactorGroups> cuts = {
-        fuse_optimally(problem), fuse_everything(problem), fuse_each_kind(problem),
-        fuse_greedily(problem, start_up_s(problem)), fuse_nothing(problem)};
-    if (input_.update.inverses && input_.ranks > 1) return best_for_inverses(problem, cuts);
-    const auto first = std::min_element(cuts.begin(), cuts.end(),
-                                        [&](const FactorGroups& x, const FactorGroups& y) {
-                                          return finish_s(problem, x) < finish_s(problem, y);
-                                        });
-    return cut(*first);
+        fuse_optimally(problem_), {static_cast<std::int32_t>(order_.size())},
+        fuse_each_kind(problem_), fuse_greedily(problem_, start_up_s(problem_)),
+        fuse_nothing(problem_)};
+    if (input_.update.inverses && input_.ranks > 1) return best_for_inverses(cuts);
+    return cut(*std::ranges::min_element(
+        cuts, {}, [&](const FactorGroups& groups) { return finish_s(problem_, groups); }));
   }
 
   struct Candidate {
@@ -129,9 +134,8 @@ class OverlappedGroups {
   /// Each candidate is a cut into groups and an order with the gradients. For every cut, inverses
   /// are placed for its own arrivals, and all orders are tried with that placement: a placement
   /// costs far more than a trial.
-  std::vector<FactorGroup> best_for_inverses(const FactorFusionProblem& problem,
-                                             std::vector<FactorGroups> cuts) const {
-    FactorFusionProblem before_gradients = problem;
+  std::vector<FactorGroup> best_for_inverses(std::vector<FactorGroups> cuts) const {
+    FactorFusionProblem before_gradients = problem_;
     before_gradients.others = {};
     if (gradients_can_wait()) cuts.push_back(fuse_optimally(before_gradients));
     Candidate best;
@@ -158,7 +162,7 @@ class OverlappedGroups {
   /// bucket on gradients had better wait for all factors. First none waits, then the last one, then
   /// the last two, and so on.
   void try_orders(std::vector<FactorGroup> groups, const End& inverted_s, Candidate& best) const {
-    for (std::size_t from = traffic_.gradients().size() + 1; from-- > 0;) {
+    for (std::size_t from = traffic_.gradients.size() + 1; from-- > 0;) {
       let_buckets_wait(from, groups);
       const double end_s = inverted_s(arrivals(groups));
       if (is_sooner(end_s, best.end_s)) best = {groups, end_s};
@@ -169,8 +173,8 @@ class OverlappedGroups {
   /// Whether nothing is done with a received bucket before inverses begin. A decode, for example,
   /// would hold up the inverses after it in the lane.
   bool gradients_can_wait() const {
-    return std::all_of(step_.exchanges.begin(), step_.exchanges.end(),
-                       [](const BucketExchange& x) { return x.received == x.send; });
+    return std::ranges::all_of(step_.exchanges,
+                               [](const BucketExchange& x) { return x.received == x.send; });
   }
 
   const PassInput& input_;
@@ -178,9 +182,7 @@ class OverlappedGroups {
   const FactorTraffic& traffic_;
   const Curvature& curvature_;
   std::vector<std::int32_t> order_;
-  std::vector<double> ready_s_;  // of those
-  std::vector<std::int64_t> elements_;
-  std::vector<std::int32_t> kind_;
+  FactorFusionProblem problem_;  // of those
 };
 
 /// One message of all factors, or one each, after backward and after the gradients.
@@ -190,7 +192,7 @@ std::vector<FactorGroup> groups_at_the_end(const Curvature& curvature,
   for (const std::int32_t f : factors_there(curvature)) {
     const bool each = curvature.kfac.fusion == FactorFusion::none;
     if (each || groups.empty())
-      groups.push_back({{}, traffic.backward_end_s(), traffic.gradients().size()});
+      groups.push_back({{}, traffic.backward_end_s, traffic.gradients.size()});
     groups.back().members.push_back(f);
   }
   return groups;
@@ -209,30 +211,17 @@ std::vector<FactorGroup> group_factors(const PassInput& input, const StepDraft& 
 // bucket, group, bucket. If the buckets from the second one on wait, it is the same. If all wait,
 // both groups come first.
 
-void order_by_readiness(const FactorTraffic& traffic, std::vector<FactorGroup>& groups) {
-  const std::vector<Transfer>& buckets = traffic.gradients();
-  std::size_t b = 0;
-  for (FactorGroup& group : groups) {
-    while (b < buckets.size() && buckets[b].ready_s <= group.ready_s) ++b;
-    group.bucket = b;
-  }
-}
-
-void let_buckets_wait(std::size_t from, std::vector<FactorGroup>& groups) {
-  for (FactorGroup& group : groups) group.bucket = std::min(group.bucket, from);
-}
-
 FactorArrivals arrivals_of(const PassInput& input, const FactorTraffic& traffic,
                            const std::vector<FactorGroup>& groups) {
   const Curvature& curvature = *input.curvature;
   FactorArrivals arrivals{{},
                           std::vector<std::int32_t>(to_index(curvature.factors()), -1),
                           {},
-                          traffic.backward_end_s()};
+                          traffic.backward_end_s};
   std::vector<std::int32_t> transfer_of;  // by bucket
   const auto send_buckets_before = [&](std::size_t end) {
     while (transfer_of.size() < end) {
-      arrivals.transfers.push_back(traffic.gradients()[transfer_of.size()]);
+      arrivals.transfers.push_back(traffic.gradients[transfer_of.size()]);
       transfer_of.push_back(static_cast<std::int32_t>(arrivals.transfers.size()) - 1);
     }
   };
@@ -245,10 +234,10 @@ FactorArrivals arrivals_of(const PassInput& input, const FactorTraffic& traffic,
     }
     arrivals.transfers.push_back(
         {group.ready_s,
-         traffic.seconds_of_sums()(elements, static_cast<std::int64_t>(group.members.size()))});
+         traffic.seconds_of_sums(elements, static_cast<std::int64_t>(group.members.size()))});
   }
-  send_buckets_before(traffic.gradients().size());
-  for (const std::size_t bucket : traffic.last_bucket_of_blocks())
+  send_buckets_before(traffic.gradients.size());
+  for (const std::size_t bucket : traffic.last_bucket_of_blocks)
     arrivals.gradient_after.push_back(transfer_of[bucket]);
   return arrivals;
 }
@@ -257,64 +246,53 @@ FactorArrivals arrivals_of(const PassInput& input, const FactorTraffic& traffic,
 // the gaps that gradients leave. Times come from adding up the compute lane, not from a simulation,
 // as the Plan is not whole yet.
 
-// A bucket may be ready before the one before it, and leaves after it. So ready times are made to
-// ascend.
-FactorTraffic::FactorTraffic(const PassInput& input, const StepDraft& step,
-                             std::span<const Handle> computed)
-    : input_(input),
-      step_(step),
-      computed_(computed),
-      seconds_of_sums_(seconds_of_messages(input.cost, Collective::all_reduce, input.ranks,
-                                           input.curvature->dtype)) {
-  add_lane();
-  const double tensor_s = input.ranks > 1 ? input.cost.cluster().tensor_s : 0;
+FactorTraffic traffic_of(const PassInput& input, const StepDraft& step,
+                         std::span<const Handle> computed) {
+  FactorTraffic traffic;
+  // The compute lane as if nothing in it waited: after each task, the seconds since the step began.
+  std::vector<double> end_s;
+  double& now_s = traffic.backward_end_s;
+  for (Handle h = step.tasks.first(doc::Resource::compute); h != kNoTask;
+       h = step.tasks.behind(h)) {
+    now_s += step.tasks[h].seconds;
+    if (end_s.size() <= to_index(h)) end_s.resize(to_index(h) + 1, -1);
+    end_s[to_index(h)] = now_s;
+    if (h == step.backward_end) break;
+  }
+  // A task of another lane, or after backward, counts as the end of backward.
+  const auto end_of = [&](Handle h) {
+    const auto index = to_index(h);
+    return index < end_s.size() && end_s[index] >= 0 ? end_s[index] : traffic.backward_end_s;
+  };
+  for (const Handle h : computed) traffic.ready_s.push_back(end_of(h));
+  traffic.seconds_of_sums =
+      seconds_of_messages(input.cost, Collective::all_reduce, input.ranks, input.curvature->dtype);
+  // After backward nothing computes next to the network, so messages are not slowed any more.
+  const doc::Cluster& cluster = input.cost.cluster();
+  traffic.channel = {traffic.backward_end_s,
+                     cluster.contention ? cluster.contention->communication_slowdown : 1};
+  const double tensor_s = input.ranks > 1 ? cluster.tensor_s : 0;
+  // A bucket may be ready before the one before it, and leaves after it. So ready times are made to
+  // ascend.
   double latest_s = 0;
   for (std::size_t b = 0; b < step.exchanges.size(); ++b) {
     const doc::Task& send = step.tasks[step.exchanges[b].send];
-    latest_s = std::max(latest_s, ready_s_of(b));
-    gradients_.push_back(
+    latest_s = std::max(latest_s, end_of(step.exchanges[b].ready));
+    // An exchange may hold a bucket back. Its seconds count from the start of backward, which is
+    // the end of forward.
+    if (!step.not_before.empty() && !input.first_step)
+      latest_s = std::max(latest_s, end_of(step.forward.back()) + step.not_before[b]);
+    traffic.gradients.push_back(
         {latest_s, cost::cost_curve(input.cost, collective_of(send.kind), input.ranks, send.wire)
                            .seconds(static_cast<double>(send.priced_bytes())) +
                        static_cast<double>(tensors_of(*step.graph, send)) * tensor_s});
   }
   const std::vector<std::size_t> bucket_of = bucket_of_gradients(input, step);
   for (const PlannedBlock& block : input.curvature->blocks) {
-    std::size_t& last = last_bucket_of_blocks_.emplace_back(0);
+    std::size_t& last = traffic.last_bucket_of_blocks.emplace_back(0);
     for (const std::int32_t p : block.gradients) last = std::max(last, bucket_of[to_index(p)]);
   }
-}
-
-// Adds up the compute lane as if nothing in it waited: after each task, the seconds since the step
-// began.
-void FactorTraffic::add_lane() {
-  for (Handle h = step_.tasks.first(doc::Resource::compute); h != kNoTask;
-       h = step_.tasks.behind(h)) {
-    backward_end_s_ += step_.tasks[h].seconds;
-    const auto index = to_index(h);
-    if (end_s_.size() <= index) end_s_.resize(index + 1, -1);
-    end_s_[index] = backward_end_s_;
-    if (h == step_.backward_end) return;
-  }
-}
-
-/// When a task ends. For a task of another lane, or after backward, the end of backward.
-double FactorTraffic::end_of(Handle h) const {
-  const auto index = to_index(h);
-  return index < end_s_.size() && end_s_[index] >= 0 ? end_s_[index] : backward_end_s_;
-}
-
-// An exchange may hold a bucket back. Its seconds count from the start of backward, which is the
-// end of forward.
-double FactorTraffic::ready_s_of(std::size_t bucket) const {
-  const double ready = end_of(step_.exchanges[bucket].ready);
-  if (step_.not_before.empty() || input_.first_step) return ready;
-  return std::max(ready, end_of(step_.forward.back()) + step_.not_before[bucket]);
-}
-
-// After backward nothing computes next to the network, so messages are not slowed any more.
-Channel FactorTraffic::channel() const {
-  const auto& contention = input_.cost.cluster().contention;
-  return {backward_end_s_, contention ? contention->communication_slowdown : 1};
+  return traffic;
 }
 
 std::int64_t tensors_of(const doc::TaskGraph& graph, const doc::Task& task) {

@@ -13,36 +13,21 @@
 
 namespace linerate::plan {
 
-class FactorTraffic {
- public:
-  /// `computed`: by factor, the task that computes it.
-  FactorTraffic(const PassInput& input, const StepDraft& step, std::span<const Handle> computed);
-
-  double backward_end_s() const { return backward_end_s_; }
-  double ready_s(std::int32_t factor) const { return end_of(computed_[to_index(factor)]); }
-  /// Buckets, which keep their order.
-  const std::vector<Transfer>& gradients() const { return gradients_; }
+struct FactorTraffic {
+  double backward_end_s = 0;
+  std::vector<double> ready_s{};      // [factors]
+  std::vector<Transfer> gradients{};  // buckets, which keep their order
   /// [blocks] the bucket that brings the last of its gradient.
-  const std::vector<std::size_t>& last_bucket_of_blocks() const { return last_bucket_of_blocks_; }
+  std::vector<std::size_t> last_bucket_of_blocks{};
   /// Seconds of an all-reduce of so many elements of so many factors.
-  const MessageSeconds& seconds_of_sums() const { return seconds_of_sums_; }
+  MessageSeconds seconds_of_sums{};
   /// Communication under forward and backward may be slower.
-  Channel channel() const;
-
- private:
-  void add_lane();
-  double end_of(Handle h) const;
-  double ready_s_of(std::size_t bucket) const;
-
-  const PassInput& input_;
-  const StepDraft& step_;
-  std::span<const Handle> computed_;
-  MessageSeconds seconds_of_sums_;
-  std::vector<double> end_s_;  // of tasks of the compute lane up to the end of backward; -1: others
-  double backward_end_s_ = 0;
-  std::vector<Transfer> gradients_;
-  std::vector<std::size_t> last_bucket_of_blocks_;
+  Channel channel{};
 };
+
+/// `computed`: by factor, the task that computes it.
+FactorTraffic traffic_of(const PassInput& input, const StepDraft& step,
+                         std::span<const Handle> computed);
 
 // In which order groups of factors and buckets of gradients go over the network.
 
@@ -53,10 +38,6 @@ struct FactorGroup {
   std::size_t bucket = 0;  // they leave before it; beyond the last: after all buckets
 };
 
-/// Groups and buckets leave as they get ready, a group after the buckets that are ready when it is.
-void order_by_readiness(const FactorTraffic& traffic, std::vector<FactorGroup>& groups);
-/// That order, in which the buckets from this one on wait for all groups.
-void let_buckets_wait(std::size_t from, std::vector<FactorGroup>& groups);
 /// The network up to the last of both.
 FactorArrivals arrivals_of(const PassInput& input, const FactorTraffic& traffic,
                            const std::vector<FactorGroup>& groups);

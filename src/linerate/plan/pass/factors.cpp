@@ -39,7 +39,7 @@ class Factors {
     step_.averaged_by.assign(computed_.size(), -1);
     compute();
     if (curvature_.kfac.sharing == Sharing::dp) return average_alone();
-    const FactorTraffic traffic(input_, step_, computed_);
+    const FactorTraffic traffic = traffic_of(input_, step_, computed_);
     std::vector<FactorGroup> groups = group_factors(input_, step_, traffic);
     step_.arrivals = arrivals_of(input_, traffic, groups);
     std::vector<SentGroup> sent;
@@ -77,8 +77,8 @@ class Factors {
   }
 
   doc::Task factor_task(std::int32_t f) const {
-    doc::Task task =
-        observed_task(doc::TaskKind::factor, step_.operation("autograd"), curvature_.factor_s(f));
+    doc::Task task = observed_task(doc::TaskKind::factor, step_.operation("autograd"),
+                                   curvature_.planned(f).factor_s);
     task.subject = doc::Subject::factors;
     task.first = task.last = f;
     task.bytes = curvature_.elements(f) * size_of(curvature_.dtype);
@@ -110,10 +110,8 @@ class Factors {
   // ---- packed, summed, averaged ----
 
   std::int32_t add_payload(const FactorGroup& group) {
-    doc::Payload payload;
-    payload.content = doc::Content::factors;
+    doc::Payload payload{.content = doc::Content::factors, .dtype = curvature_.dtype};
     for (const std::int32_t f : group.members) payload.elements += curvature_.sent_elements(f);
-    payload.dtype = curvature_.dtype;
     return step_.add_payload(payload, group.members);
   }
 
@@ -142,14 +140,11 @@ class Factors {
           step_.task_on(group.payload, doc::TaskKind::all_reduce, doc::Resource::network, "sum");
       const bool is_last = group.group.bucket == step_.exchanges.size();
       group.summed = is_last ? step_.tasks.insert_after(last, task)
-                             : step_.tasks.insert_before(first_of(group.group.bucket), task);
+                             : step_.tasks.insert_before(
+                                   step_.exchanges[group.group.bucket].first(), task);
       if (is_last) last = group.summed;
       step_.tasks.wait(group.summed, group.packed);
     }
-  }
-  Handle first_of(std::size_t bucket) const {
-    const BucketExchange& x = step_.exchanges[bucket];
-    return x.counts == kNoTask ? x.send : x.counts;
   }
 
   // The running average of what arrived. It stands before the flags that the step's end waits for.
@@ -230,7 +225,7 @@ class Inverses {
     std::vector<std::vector<std::int32_t>> all;
     std::map<std::pair<std::int32_t, std::int64_t>, std::size_t> open;  // by owner and size
     for (const std::int32_t f : placement_.order) {
-      const int most = is_sent_[to_index(f)] ? 1 : curvature_.most_together(f);
+      const int most = is_sent_[to_index(f)] ? 1 : curvature_.planned(f).most_together;
       if (most > 1) {
         const auto [at, is_new] = open.try_emplace({owner(f), curvature_.elements(f)}, all.size());
         if (!is_new) {
@@ -271,9 +266,9 @@ class Inverses {
     task.group = curvature_.inverse_group(owner(f), *step_.plan);
     if (!is_last) return task;
     for (const std::int32_t each : call) {
+      const PlannedFactor& factor = curvature_.planned(each);
       task.bytes += curvature_.elements(each) * size_of(curvature_.dtype);
-      task.seconds +=
-          curvature_.inverse_s(each) * (call.size() > 1 ? curvature_.together_share(each) : 1);
+      task.seconds += factor.inverse_s * (call.size() > 1 ? factor.together_share : 1);
     }
     return task;
   }
@@ -287,9 +282,9 @@ class Inverses {
 
   // A broadcast of these inverses from their owner, once the last one is made.
   void send(std::span<const std::int32_t> message) {
-    doc::Payload payload;
-    payload.content = curvature_.kfac.eigen ? doc::Content::eigen : doc::Content::inverse;
-    payload.dtype = curvature_.dtype;
+    const doc::Content content =
+        curvature_.kfac.eigen ? doc::Content::eigen : doc::Content::inverse;
+    doc::Payload payload{.content = content, .dtype = curvature_.dtype};
     for (const std::int32_t f : message)
       payload.elements += curvature_.inverse_elements(f) + doc::kInverseStatus;
     const std::int32_t holders =
@@ -355,9 +350,7 @@ class Preconditioning {
   std::vector<std::int32_t> by_arrival() const {
     std::vector<std::int32_t> order;
     for (std::int32_t b = blocks(); b-- > 0;) order.push_back(b);
-    std::stable_sort(order.begin(), order.end(), [&](std::int32_t x, std::int32_t y) {
-      return buckets_of(x).back() < buckets_of(y).back();
-    });
+    std::ranges::stable_sort(order, {}, [&](std::int32_t b) { return buckets_of(b).back(); });
     return order;
   }
 
@@ -457,9 +450,7 @@ class Preconditioning {
   }
 
   Handle send(std::span<const std::int32_t> message) {
-    doc::Payload payload;
-    payload.content = doc::Content::directions;
-    payload.dtype = curvature_.dtype;
+    doc::Payload payload{.content = doc::Content::directions, .dtype = curvature_.dtype};
     for (const std::int32_t block : message) payload.elements += direction_elements(block);
     const Handle h = step_.tasks.append(
         step_.broadcast_of(payload, message, curvature_.direction_group(*step_.plan),

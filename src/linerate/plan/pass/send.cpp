@@ -24,7 +24,7 @@ Handle collected_last(const doc::Payload& bucket, const StepDraft& step) {
 
 // The end of backward. For a bucket of a turn that another one follows, it is the turn's last
 // gradient.
-Handle backward_end(const PassInput& input, std::int32_t bucket, const StepDraft& step) {
+Handle backward_end(const PassInput& input, std::size_t bucket, const StepDraft& step) {
   const auto& gradients = input.workload.gradients;
   const int turn = turn_of(input, step, bucket);
   if (turn == gradients.back().turn) return step.backward_end;
@@ -33,41 +33,13 @@ Handle backward_end(const PassInput& input, std::int32_t bucket, const StepDraft
 }
 
 // The task that the bucket's collective waits for, by schedule and kind of step.
-Handle ready_task(const PassInput& input, std::int32_t b, const StepDraft& step) {
-  const doc::Payload& bucket = step.graph->payloads[to_index(b)];
+Handle ready_task(const PassInput& input, std::size_t b, const StepDraft& step) {
+  const doc::Payload& bucket = step.graph->payloads[b];
   if (input.first_step)
     return input.housekeeping ? collected_last(bucket, step) : backward_end(input, b, step);
   if (input.schedule == Schedule::at_the_end) return backward_end(input, b, step);
   return last_gradient(bucket, step);
 }
-
-// Timers that hold buckets back, as Horovod's cycle does. They run one after the other on the
-// host's lane, and the first one is set when backward begins. For ticks at 5 and 10 ms two timers
-// of 5 ms each run.
-class Timers {
- public:
-  Timers(StepDraft& step) : step_(step) {}
-
-  // Nothing unless `at_s` is later than the gradient itself.
-  Handle until(double at_s, double ready_s) {
-    if (!(at_s > ready_s)) return kNoTask;
-    if (at_s == last_s_) return last_;
-    doc::Task timer;
-    timer.kind = doc::TaskKind::host;
-    timer.resource = doc::Resource::host;
-    timer.operation = step_.operation("timer");
-    timer.seconds = at_s - last_s_;
-    const Handle h = step_.tasks.append(timer);
-    step_.tasks.wait(h, last_ == kNoTask ? step_.forward.back() : last_);
-    last_s_ = at_s;
-    return last_ = h;
-  }
-
- private:
-  StepDraft& step_;
-  Handle last_ = kNoTask;
-  double last_s_ = 0;
-};
 
 double ready_s(const PassInput& input, const doc::Payload& bucket, const StepDraft& step) {
   double latest = 0;
@@ -78,8 +50,12 @@ double ready_s(const PassInput& input, const doc::Payload& bucket, const StepDra
 
 }  // namespace
 
+// Timers hold buckets back, as Horovod's cycle does. They run one after the other on the host's
+// lane, and the first one is set when backward begins. For ticks at 5 and 10 ms two timers of 5 ms
+// each run.
 void add_exchanges(const PassInput& input, StepDraft& step) {
-  Timers timers(step);
+  Handle timer = kNoTask;
+  double rings_s = 0;
   const auto buckets = step.graph->payloads.size();
   doc::Task send;
   send.kind = input.form.gather ? doc::TaskKind::all_gather : doc::TaskKind::all_reduce;
@@ -89,16 +65,22 @@ void add_exchanges(const PassInput& input, StepDraft& step) {
   for (std::size_t b = 0; b < buckets; ++b) {
     const doc::Payload& bucket = step.graph->payloads[b];
     BucketExchange& exchange = step.exchanges.emplace_back();
-    exchange.ready = bucket.flags > 0 ? step.flags_packed
-                                      : ready_task(input, static_cast<std::int32_t>(b), step);
+    exchange.ready = bucket.flags > 0 ? step.flags_packed : ready_task(input, b, step);
     send.wire = input.form.dtype(bucket.dtype);
     send.first = send.last = static_cast<std::int32_t>(b);
     send.bytes = input.form.bytes(bucket.elements, bucket.dtype, input.ranks);
     exchange.send = exchange.receive = exchange.received = step.tasks.append(send);
     step.tasks.wait(exchange.send, exchange.ready);
     if (input.first_step || step.not_before.empty()) continue;
-    const Handle timer = timers.until(step.not_before[b], ready_s(input, bucket, step));
-    if (timer != kNoTask) step.tasks.wait(exchange.send, timer);
+    const double at_s = step.not_before[b];
+    if (!(at_s > ready_s(input, bucket, step))) continue;
+    if (at_s != rings_s) {
+      const Handle next = step.tasks.append(
+          {.operation = step.operation("timer"), .seconds = at_s - rings_s});  // of the host
+      step.tasks.wait(next, timer == kNoTask ? step.forward.back() : timer);
+      timer = next, rings_s = at_s;
+    }
+    step.tasks.wait(exchange.send, timer);
   }
 }
 
@@ -153,7 +135,7 @@ void add_turns(const PassInput& input, StepDraft& step) {
   for (std::size_t p = 1; p < gradients.size(); ++p) {
     if (gradients[p].turn == gradients[p - 1].turn) continue;
     for (std::size_t b = 0; b < step.exchanges.size(); ++b) {
-      if (turn_of(input, step, static_cast<std::int32_t>(b)) != gradients[p - 1].turn) continue;
+      if (turn_of(input, step, b) != gradients[p - 1].turn) continue;
       const BucketExchange& x = step.exchanges[b];
       // What is decoded between computation is there, or comes last in the step.
       const bool on_compute = step.tasks[x.received].resource == doc::Resource::compute;
@@ -299,8 +281,7 @@ class OtherCollectives {
       needs_[i] = needs;
     }
     for (Spot& spot : spots_) spot.at = needs_[step_.tasks.position(spot.before)];
-    std::stable_sort(spots_.begin(), spots_.end(),
-                     [](const Spot& a, const Spot& b) { return a.at < b.at; });
+    std::ranges::stable_sort(spots_, {}, &Spot::at);
   }
 
   /// Whether a task of the network comes before the spot. The second halves of decoupled exchanges

@@ -33,11 +33,8 @@ namespace {
 
 std::int32_t add_payload(doc::Content content, DType dtype, std::int64_t elements,
                          StepDraft& step) {
-  doc::Payload payload;
-  payload.content = content;
-  payload.dtype = dtype;
-  payload.elements = payload.padded = elements;
-  return step.add_payload(payload);
+  return step.add_payload(
+      {.content = content, .dtype = dtype, .elements = elements, .padded = elements});
 }
 
 Handle append_copy(std::int32_t payload, const char* operation, StepDraft& step) {
@@ -77,12 +74,9 @@ void add_samples(StepDraft& step) {
   const std::int32_t payload = add_payload(doc::Content::samples, DType::f64, 1, step);
   const doc::Task sum =
       step.task_on(payload, doc::TaskKind::all_reduce, doc::Resource::network, "sum");
-  const auto first = [&] {
-    const BucketExchange& x = step.exchanges.front();
-    return x.counts == kNoTask ? x.send : x.counts;
-  };
-  const Handle h =
-      step.exchanges.empty() ? step.tasks.append(sum) : step.tasks.insert_before(first(), sum);
+  const Handle h = step.exchanges.empty()
+                       ? step.tasks.append(sum)
+                       : step.tasks.insert_before(step.exchanges.front().first(), sum);
   // Scaling is in the compute lane's order: the first one to wait holds the others.
   for (const Handle ready : step.ready) step.tasks.wait(ready, h);
   step.samples = h;
@@ -147,8 +141,8 @@ constexpr std::string_view kAutograd = "autograd";
 
 bool every_layer_timed(const doc::Workload& workload) {
   return !workload.layers.empty() &&
-         std::all_of(workload.layers.begin(), workload.layers.end(),
-                     [](const doc::Layer& layer) { return layer.forward_s.has_value(); });
+         std::ranges::all_of(workload.layers,
+                             [](const doc::Layer& layer) { return layer.forward_s.has_value(); });
 }
 
 // One task for each layer if every layer's time is known, else one for all. Layers that were timed
@@ -200,20 +194,18 @@ void add_backward(const doc::Workload& w, bool in_training, StepDraft& step) {
 
 bool layers_are_timed(const doc::Workload& workload) {
   return every_layer_timed(workload) &&
-         std::all_of(workload.gradients.begin(), workload.gradients.end(),
-                     [](const doc::Gradient& g) { return g.layer >= 0; });
+         std::ranges::all_of(workload.gradients,
+                             [](const doc::Gradient& g) { return g.layer >= 0; });
 }
 
 doc::Task compute_task(doc::TaskKind kind, std::int16_t operation, doc::Subject subject,
                        std::int32_t first, std::int32_t last) {
-  doc::Task task;
-  task.kind = kind;
-  task.resource = doc::Resource::compute;
-  task.operation = operation;
-  task.subject = subject;
-  task.first = first;
-  task.last = last;
-  return task;
+  return {.kind = kind,
+          .resource = doc::Resource::compute,
+          .subject = subject,
+          .operation = operation,
+          .first = first,
+          .last = last};
 }
 
 doc::Task observed_task(doc::TaskKind kind, std::int16_t operation, double seconds) {
@@ -237,7 +229,7 @@ void add_compute(const doc::Workload& workload, bool in_training, StepDraft& ste
 double step_end_s(const PassInput& input, const StepDraft& step) {
   const Curvature& curvature = *input.curvature;
   if (input.update.factors) return curvature.done_s(input.cost, step.arrivals, step.placement);
-  const FactorTraffic gradients(input, step, {});
+  const FactorTraffic gradients = traffic_of(input, step, {});
   return curvature.done_s(input.cost, arrivals_of(input, gradients, {}), {});
 }
 

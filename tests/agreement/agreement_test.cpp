@@ -184,7 +184,7 @@ TEST(Agreement, EventsHaveTheSameNamesBytesAndParameters) {
 }
 
 TEST(Agreement, OverRandomPlansWithGroupsAndWarmUp) {
-  constexpr std::uint64_t kCases = 500;
+  constexpr std::uint64_t kCases = 2000;
   for (std::uint64_t seed = 0; seed < kCases; ++seed) {
     support::Random random(seed);
     doc::Plan plan = support::random_plan(random);
@@ -308,17 +308,6 @@ void expect_explained(const trace::Job& job, const std::string& strategy) {
   EXPECT_EQ(e.breakdown.buckets->verdict, strategy + ", as the Timeline says");
 }
 
-/// Two steps of two ranks.
-doc::Timeline recorded_by(const doc::Plan& plan) {
-  doc::Timeline recorded;
-  comm::run_ranks(2, [&](comm::Communicator& communicator) {
-    doc::Timeline mine = exec::rehearse(communicator, std::make_shared<const doc::Plan>(plan),
-                                        {.steps = 2, .warm_up = 1});
-    if (communicator.rank() == 0) recorded = std::move(mine);
-  });
-  return recorded;
-}
-
 /// Training copies each gradient into its bucket, which a rehearsal leaves out.
 void add_copies(doc::Timeline& t, const doc::Workload& workload) {
   std::vector<doc::Event> copies;
@@ -351,7 +340,7 @@ TEST(OwnTimelines, OfEveryStrategyAreReadAsWhatTheyAre) {
     const auto plan = support::plan_of(strategy, setting, cluster, 2, true);
     if (!plan) continue;
     SCOPED_TRACE(strategy);
-    doc::Timeline recorded = recorded_by(*plan);
+    doc::Timeline recorded = rehearsed(*plan, 2);
     recorded.one_rank_step_s = 1;
     add_copies(recorded, setting.workload);
     const trace::Job job = read(recorded);
@@ -378,7 +367,7 @@ TEST(OwnTimelines, WithoutSizesOfGradientsStandForThemByBucketsOrAreRefused) {
   const doc::Cluster cluster = support::cluster_of(setting, 2);
   for (const std::string strategy : {"ddp", "dear", "ddp+topk", "ddp(wire=fp16)"}) {
     const auto plan = support::plan_of(strategy, setting, cluster, 2, false);
-    const trace::Job job = read(recorded_by(*plan));
+    const trace::Job job = read(rehearsed(*plan, 2));
     std::vector<std::string> notes;
     if (strategy == "ddp" || strategy == "dear") {
       const doc::Workload w = trace::workload_of(job, "timeline", notes);

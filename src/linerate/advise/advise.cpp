@@ -263,11 +263,9 @@ AdviseOptions with_steps_of_current(AdviseOptions options,
 // Advice leaves out an exchange that this job has tried and found slower, whatever is predicted.
 // The first strategy is the one in use and stays.
 void leave_out(const doc::Strategy& tried, SearchSpace& space) {
-  space.strategies.erase(std::remove_if(space.strategies.begin() + 1, space.strategies.end(),
-                                        [&](const doc::Strategy& s) {
-                                          return s.exchange.name == tried.exchange.name;
-                                        }),
-                         space.strategies.end());
+  std::erase_if(space.strategies, [&](const doc::Strategy& s) {
+    return &s != &space.strategies.front() && s.exchange.name == tried.exchange.name;
+  });
   space.notes.push_back(
       fmt::format("Not considered: {}. This job has tried it in turn with the strategy in use, and "
                   "it was slower.",

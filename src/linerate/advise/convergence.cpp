@@ -73,25 +73,9 @@ std::optional<std::size_t> fit(const StepsToTarget& entry, const doc::Strategy& 
 StepsToTarget entry_of(const doc::Strategy& key) {
   StepsToTarget entry;
   entry.key = key;
-  const auto& extras = plan::extras().lines();
   entry.anywhere =
-      entry.key.extras.empty() && std::any_of(extras.begin(), extras.end(), [&](const auto& line) {
-        return line.name == entry.key.exchange.name;
-      });
+      key.extras.empty() && std::ranges::count(plan::extras().names(), key.exchange.name) > 0;
   return entry;
-}
-
-// The place of the last '=' outside parentheses, where the value begins. Those inside belong to
-// options.
-std::size_t value_sign(std::string_view text) {
-  int depth = 0;
-  std::size_t found = std::string_view::npos;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '(') ++depth;
-    if (text[i] == ')') --depth;
-    if (text[i] == '=' && depth == 0) found = i;
-  }
-  return found;
 }
 
 // "1.1" or "1.1[1.05,1.2]".
@@ -134,8 +118,7 @@ std::vector<Runs> read_runs(const doc::JsonReader& reader) {
   std::vector<Runs> all;
   for (const doc::JsonReader& run : reader.at("runs").items()) {
     Runs runs = run.at("strategy").parsed(no_runs_yet);
-    auto found =
-        std::find_if(all.begin(), all.end(), [&](const Runs& r) { return r.text == runs.text; });
+    auto found = std::ranges::find(all, runs.text, &Runs::text);
     if (found == all.end()) found = all.insert(all.end(), std::move(runs));
     run.require_known_keys(kRunKeys);
     if (!run.has("steps")) {  // null: the run ended without the target
@@ -208,9 +191,7 @@ std::vector<StepsToTarget> entries_of(const doc::Evaluation& evaluation, const s
       const doc::Strategy strategy = doc::parse_strategy(learned.strategy);
       if (!plan::traits_of(strategy).changes_convergence) continue;
       const doc::Strategy key = key_of(learned.strategy);
-      auto found = std::find_if(all.begin(), all.end(), [&](const auto& known) {
-        return known.first == doc::to_text(key);
-      });
+      auto found = std::ranges::find(all, doc::to_text(key), [](const auto& x) { return x.first; });
       if (found == all.end()) {
         found = all.insert(all.end(), {doc::to_text(key), Pooled{}});
         found->second.entry = entry_of(key);
@@ -231,12 +212,12 @@ std::vector<StepsToTarget> entries_of(const doc::Evaluation& evaluation, const s
 }  // namespace
 
 StepsToTarget parse_steps_to_target(std::string_view text) {
-  const std::size_t sign = value_sign(text);
-  if (sign == std::string_view::npos)
+  if (split_outside_parentheses(text, '=').size() < 2)  // those inside belong to options
     throw UsageError(fmt::format(
         "--steps-to-target: expected a results file or STRATEGY=RATIO[LOW,HIGH], such as "
         "\"codec(ratio=8)=1.1[1.05,1.2]\"; found \"{}\"",
         text));
+  const std::size_t sign = text.rfind('=');
   try {
     StepsToTarget entry = entry_of(doc::parse_strategy(trim(text.substr(0, sign))));
     entry.ratio = parse_ratio(trim(text.substr(sign + 1)));
@@ -279,8 +260,8 @@ std::vector<std::string> keys_without(const std::vector<StepsToTarget>& known,
                                       const std::vector<doc::Strategy>& strategies) {
   std::vector<std::string> keys;
   for (const StepsToTarget& entry : known)
-    if (std::none_of(strategies.begin(), strategies.end(),
-                     [&](const doc::Strategy& s) { return fit(entry, s).has_value(); }))
+    if (std::ranges::none_of(
+            strategies, [&](const doc::Strategy& s) { return fit(entry, s).has_value(); }))
       keys.push_back(doc::to_text(entry.key));
   return keys;
 }

@@ -4,6 +4,7 @@
 #include "linerate/advise/evaluator.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -29,18 +30,6 @@ std::size_t workers_for(const doc::Workload& workload) {
   if (workload.gradients.size() < kFewGradients) return 1;
   return std::max(1u, std::thread::hardware_concurrency());
 }
-
-// Counts a run at its end, even if the run throws.
-class CountedRun {
- public:
-  explicit CountedRun(Progress& progress) : progress_(progress) {}
-  ~CountedRun() { progress_.did_one(); }
-  CountedRun(const CountedRun&) = delete;
-  CountedRun& operator=(const CountedRun&) = delete;
-
- private:
-  Progress& progress_;
-};
 
 }  // namespace
 
@@ -77,7 +66,9 @@ cost::CostModel Evaluator::model_at(std::optional<BytesPerSecond> bandwidth) con
 // whose memory it reuses.
 Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth,
                        std::size_t worker, Detail detail) {
-  const CountedRun counted(progress_);
+  // Counts the run at its end, even if it throws.
+  const std::unique_ptr<Progress, void (*)(Progress*)> counted(&progress_,
+                                                               [](Progress* p) { p->did_one(); });
   const cost::CostModel model = model_at(bandwidth);
   Outcome outcome;
   const plan::Planner planner(strategy, cluster());

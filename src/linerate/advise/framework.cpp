@@ -66,8 +66,8 @@ class Wording {
   explicit Wording(const doc::Advice& advice) {
     for (const doc::Candidate& c : advice.candidates)
       if (!c.named.empty()) names_.emplace_back(c.strategy, c.named), add_hook(c.strategy);
-    std::stable_sort(names_.begin(), names_.end(),
-                     [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
+    std::ranges::stable_sort(names_, std::greater(),
+                             [](const auto& name) { return name.first.size(); });
   }
 
   void translate(std::string& text) const {
@@ -92,9 +92,7 @@ class Wording {
   void add_hook(const std::string& text) {
     const doc::Strategy strategy = doc::parse_strategy(text);
     const std::string name = compression_of(strategy);
-    if (name.empty() ||
-        std::find(compressions_.begin(), compressions_.end(), name) != compressions_.end())
-      return;
+    if (name.empty() || std::ranges::count(compressions_, name) > 0) return;
     compressions_.push_back(name);
     names_.emplace_back(name, *hook_of(strategy));
   }

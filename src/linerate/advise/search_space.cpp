@@ -81,7 +81,7 @@ std::vector<doc::Strategy> uncompressed() {
     for (const std::string_view options : line.make.candidates.options)
       all.push_back(doc::parse_strategy(fmt::format("{}({})", line.name, options)));
   }
-  std::stable_partition(all.begin(), all.end(), [](const doc::Strategy& strategy) {
+  std::ranges::stable_partition(all, [](const doc::Strategy& strategy) {
     return !plan::traits_of(strategy).changes_convergence;
   });
   return all;
@@ -219,17 +219,16 @@ SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Co
   // A cost of any setting is tried by the settings that have costs of their own.
   const auto has_settings = [&](const doc::CodecCost& cost) {
     return !cost.is_own() &&
-           std::any_of(cluster.codecs.begin(), cluster.codecs.end(), [&](const doc::CodecCost& c) {
+           std::ranges::any_of(cluster.codecs, [&](const doc::CodecCost& c) {
              return !c.is_own() && c.name.starts_with(cost.name + "(");
            });
   };
   for (const doc::CodecCost& cost : cluster.codecs)
     if (!has_settings(cost)) all.add_calibrated(cost, current);
-  const bool has_compressors =
-      std::any_of(cluster.codecs.begin(), cluster.codecs.end(), [](const doc::CodecCost& c) {
+  if (std::ranges::any_of(cluster.codecs, [](const doc::CodecCost& c) {
         return c.is_own() && !is_cast(c.name) && compressor_of(c.name);
-      });
-  if (has_compressors) all.add_auto(current);
+      }))
+    all.add_auto(current);
   if (!knows_shapes) all.leave_out_factors(asked, cluster);
   return std::move(all.space);
 }

@@ -220,10 +220,8 @@ class Asking {
   /// Adds a strategy unless the same one is there: kfac(spd) is ddp+kfac(spd).
   void add_once(const doc::Strategy& strategy) {
     const auto text = [](const doc::Strategy& s) { return doc::to_text(plan::with_exchange(s)); };
-    const bool there =
-        std::any_of(strategies_.begin(), strategies_.end(),
-                    [&](const doc::Strategy& s) { return text(s) == text(strategy); });
-    if (!there) strategies_.push_back(strategy);
+    if (std::ranges::find(strategies_, text(strategy), text) == strategies_.end())
+      strategies_.push_back(strategy);
   }
 
   static void refuse_training_of(const plan::Planner& planner) {
@@ -412,8 +410,7 @@ class Asking {
   void note_rank_speeds() {
     if (question_.preset != Preset::none) return;
     const int most = *std::max_element(ranks_.begin(), ranks_.end());
-    if (std::string text = about_rank_speeds(base_.cluster(), most); !text.empty())
-      note(std::move(text));
+    note(about_rank_speeds(base_.cluster(), most));
   }
 
   /// Says when --cost-model prices nothing.
@@ -442,11 +439,10 @@ class Asking {
           "agarwal2021: wire= makes the dense exchange smaller, and casts take no time in it");
   }
 
-  // Each sentence once: many combinations have the same thing to say.
+  // Each sentence once: many combinations have the same thing to say. None is empty.
   void note(std::string text) {
     auto& notes = answer_.notes;
-    if (std::find(notes.begin(), notes.end(), text) == notes.end())
-      notes.push_back(std::move(text));
+    if (!text.empty() && std::ranges::count(notes, text) == 0) notes.push_back(std::move(text));
   }
 
   const doc::Workload& workload_;

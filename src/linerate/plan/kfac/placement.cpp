@@ -10,6 +10,7 @@
 #include "linerate/plan/kfac/placement.hpp"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -478,65 +479,32 @@ class LeastLoaded {
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> heap_;
 };
 
-/// Looks at cuts and keeps the best placement. The owners of the k longest do not depend on k, so
-/// they are found once for all. A cut is skipped if its computation alone ends later than the best
-/// so far.
-class CutSearch {
- public:
-  explicit CutSearch(const PlacementProblem& problem)
-      : problem_(problem), ordering_(problem), order_(ordering_.longest_first()) {
-    LeastLoaded<double> ranks(problem.ranks);
-    const double layers_s =
-        problem.columns == 1  // with more, no rank makes all directions
-            ? std::accumulate(problem.layer_s.begin(), problem.layer_s.end(), 0.0)
-            : 0;
-    double everywhere_s = std::accumulate(problem.inverse_s.begin(), problem.inverse_s.end(), 0.0);
-    double most_s = 0;
-    work_s_.push_back(problem.start_s + everywhere_s + layers_s);
-    for (const std::int32_t i : order_) {
-      const auto [load_s, rank] = ranks.add(problem.inverse_s[to_index(i)]);
-      owners_.push_back(rank);
-      everywhere_s -= problem.inverse_s[to_index(i)];
-      most_s = std::max(most_s, load_s);
-      work_s_.push_back(problem.start_s + everywhere_s + most_s + layers_s);
-    }
-  }
-
-  /// Looks at the placement in which the k longest inverses have owners.
-  void look_at(std::size_t k) {
-    if (is_sooner(least_s_, work_s_[k])) return;
-    Placement placement;
-    placement.owner.assign(order_.size(), kEverywhere);
-    for (std::size_t i = 0; i < k; ++i) placement.owner[to_index(order_[i])] = owners_[i];
-    const double end_s = ordering_.find(placement, least_s_);
-    if (end_s == least_s_ && k < best_cut_) best_cut_ = k, best_ = std::move(placement);
-    if (keep(end_s, std::move(placement))) best_cut_ = k;
-  }
-  void look_at(Placement placement) {
-    const double end_s = overlapped_s(problem_, placement);
-    keep(end_s, std::move(placement));
-  }
-
-  std::size_t best_cut() const { return best_cut_; }
-  Placement best() && { return std::move(best_); }
-
- private:
-  bool keep(double end_s, Placement placement) {
-    if (!(end_s < least_s_)) return false;
-    least_s_ = end_s, best_ = std::move(placement);
-    return true;
-  }
-
-  const PlacementProblem& problem_;
-  PlacementOrder ordering_;
-  const std::vector<std::int32_t>& order_;
-  std::vector<std::int32_t> owners_;  // of those in order_
+/// The owners of the k longest do not depend on k, so they are found once for all cuts.
+struct Cuts {
+  std::vector<std::int32_t> owners;  // of inverses, the longest first
   /// [k] what the rank that works longest computes, if ranks wait for nothing: no end is sooner.
-  std::vector<double> work_s_;
-  double least_s_ = std::numeric_limits<double>::infinity();
-  Placement best_;
-  std::size_t best_cut_ = 0;
+  std::vector<double> work_s;
 };
+
+Cuts cuts_of(const PlacementProblem& problem, const std::vector<std::int32_t>& longest_first) {
+  Cuts cuts;
+  LeastLoaded<double> ranks(problem.ranks);
+  const double layers_s =
+      problem.columns == 1  // with more, no rank makes all directions
+          ? std::accumulate(problem.layer_s.begin(), problem.layer_s.end(), 0.0)
+          : 0;
+  double everywhere_s = std::accumulate(problem.inverse_s.begin(), problem.inverse_s.end(), 0.0);
+  double most_s = 0;
+  cuts.work_s.push_back(problem.start_s + everywhere_s + layers_s);
+  for (const std::int32_t i : longest_first) {
+    const auto [load_s, rank] = ranks.add(problem.inverse_s[to_index(i)]);
+    cuts.owners.push_back(rank);
+    everywhere_s -= problem.inverse_s[to_index(i)];
+    most_s = std::max(most_s, load_s);
+    cuts.work_s.push_back(problem.start_s + everywhere_s + most_s + layers_s);
+  }
+  return cuts;
+}
 
 std::vector<std::int32_t> nobody(const PlacementProblem& problem) {
   return std::vector<std::int32_t>(problem.inverse_s.size(), kEverywhere);
@@ -550,18 +518,34 @@ Placement place_on(const PlacementProblem& problem, std::vector<std::int32_t> ow
   return placement;
 }
 
-// Cuts are looked at on a grid, then those between the grid's points next to the best.
+// Cuts are looked at on a grid, then those between the grid's points next to the best. A cut is
+// skipped if its computation alone ends later than the best so far.
 Placement place_by_search(const PlacementProblem& problem) {
-  CutSearch search(problem);
-  const std::size_t cuts = problem.inverse_s.size();
-  const std::size_t step = std::max<std::size_t>(1, cuts / kCutGrid);
-  for (std::size_t k = 0; k <= cuts; k += step) search.look_at(k);
-  const std::size_t near = search.best_cut();
-  for (std::size_t k = near - std::min(near, step - 1); k <= std::min(cuts, near + step - 1); ++k)
-    if (k != near) search.look_at(k);
-  search.look_at(place_in_turn(problem));
-  search.look_at(place_by_threshold(problem, kAuthorsTheta));
-  return std::move(search).best();
+  const PlacementOrder ordering(problem);
+  const Cuts cuts = cuts_of(problem, ordering.longest_first());
+  double least_s = kNoLimit;
+  Placement best;
+  std::size_t best_cut = 0;
+  const auto look_at = [&](std::size_t k) {
+    if (is_sooner(least_s, cuts.work_s[k])) return;
+    Placement placement{nobody(problem), {}, false, {}, {}};
+    for (std::size_t i = 0; i < k; ++i)
+      placement.owner[to_index(ordering.longest_first()[i])] = cuts.owners[i];
+    const double end_s = ordering.find(placement, least_s);
+    if (end_s < least_s || (end_s == least_s && k < best_cut))
+      least_s = end_s, best = std::move(placement), best_cut = k;
+  };
+  const std::size_t last = problem.inverse_s.size();
+  const std::size_t step = std::max<std::size_t>(1, last / kCutGrid);
+  for (std::size_t k = 0; k <= last; k += step) look_at(k);
+  const std::size_t near = best_cut;
+  for (std::size_t k = near - std::min(near, step - 1); k <= std::min(last, near + step - 1); ++k)
+    if (k != near) look_at(k);
+  for (Placement& other :
+       std::array{place_in_turn(problem), place_by_threshold(problem, kAuthorsTheta)})
+    if (const double end_s = overlapped_s(problem, other); end_s < least_s)
+      least_s = end_s, best = std::move(other);
+  return best;
 }
 
 // The published rule, with its own order: ranks wait for all factors and go through the layers as

@@ -318,13 +318,6 @@ TEST(Construction, SparseEmbeddingsAreRefusedBeforeTheyMakeGradients) {
   });
 }
 
-TEST(Construction, UnknownStrategiesAreRefused) {
-  ranks(2, [](Communicator& communicator) {
-    EXPECT_THAT(refusal(communicator, {{"w", trained({4})}}, {.strategy = "dpp"}),
-                HasSubstr("dpp"));
-  });
-}
-
 TEST(Construction, EveryRankStartsWithRankZerosState) {
   ranks(3, [](Communicator& communicator) {
     const auto r = static_cast<double>(communicator.rank());

@@ -64,19 +64,6 @@ struct Job {
 
 class EveryCompressor : public testing::TestWithParam<int> {};
 
-TEST_P(EveryCompressor, LeavesAllRanksWithTheSameBits) {
-  ranks(GetParam(), [](Communicator& communicator) {
-    for (const std::string& name : registered_compressors())
-      for (const char* exchange : {"ddp", "ddp(first=64B,bucket=512B)", "bulk"}) {
-        Job job{communicator, std::string(exchange) + "+" + name, 1e-3};
-        for (int step = 0; step < 12; ++step) job.step(step);
-        SCOPED_TRACE(job.strategy);
-        ASSERT_NO_THROW(require_bitwise_equal(communicator, job.model)) << job.strategy;
-        EXPECT_TRUE(job.weights().isfinite().all().item<bool>());
-      }
-  });
-}
-
 /// Under "dear" the last decodes of a step run in the next forward pass, when the step has been
 /// accepted: what codecs remember of them counts all the same.
 TEST_P(EveryCompressor, UnderDearEndsAtBulksWeights) {
@@ -173,6 +160,7 @@ std::map<std::string, std::vector<at::Tensor>> exchanged(Communicator& communica
     job.optimizer.zero_grad();
     job.backward(step);
     job.parallel.finish();
+    require_bitwise_equal(communicator, job.model);
     for (const auto& parameter : job.model.named_parameters()) {
       const at::Tensor& p = parameter.value();
       const compress::Shape shape{p.numel(), p.dim() > 1 ? p.size(0) : 1};
@@ -183,20 +171,20 @@ std::map<std::string, std::vector<at::Tensor>> exchanged(Communicator& communica
   return all;
 }
 
-/// A tensor is encoded by itself, so another cut into buckets changes no bit, and no bit of the
+/// All ranks have the same bits. A tensor is encoded by itself, so another cut into buckets changes no bit, and no bit of the
 /// residuals that later steps send. Sums of three or more are rounded in an order of their own.
 TEST_P(EveryCompressor, DoesNotDependOnBuckets) {
   ranks(GetParam(), [](Communicator& communicator) {
     for (const std::string& name : registered_compressors()) {
       const auto compressor =
           compress::make_compressor(plan::compressors_in(doc::parse_component(name)).front());
-      if (communicator.size() > 2 && compress::is_summable(*compressor)) continue;
+      const bool has_one_order = communicator.size() <= 2 || !compress::is_summable(*compressor);
       const auto whole = exchanged(communicator, "bulk+" + name, *compressor);
-      EXPECT_FALSE(whole.empty()) << name;
+      EXPECT_TRUE(!whole.empty() || !has_one_order) << name;
       for (const char* exchange : {"wfbp", "ddp(first=64B,bucket=512B)"}) {
         const auto cut = exchanged(communicator, std::string(exchange) + "+" + name, *compressor);
         for (const auto& [parameter, steps] : whole)
-          for (std::size_t step = 0; step < steps.size(); ++step)
+          for (std::size_t step = 0; has_one_order && step < steps.size(); ++step)
             EXPECT_TRUE(torch::equal(steps[step], cut.at(parameter)[step]))
                 << exchange << "+" << name << ", " << parameter << ", step " << step;
       }
@@ -204,33 +192,24 @@ TEST_P(EveryCompressor, DoesNotDependOnBuckets) {
   });
 }
 
-/// What rounds alone: after some steps the weights are near those without compression. A factor of
-/// the ranks too much or too little would be far off.
+/// What rounds alone: after some steps the weights are near those without compression, also where
+/// every rank has another number of samples. A factor of the ranks too much or too little would be
+/// far off.
 TEST_P(EveryCompressor, ThatOnlyRoundsTrainsAsDenseDoes) {
   ranks(GetParam(), [](Communicator& communicator) {
-    Job dense{communicator, "ddp"};
-    for (int step = 0; step < 20; ++step) dense.step(step);
+    const auto trained = [&](const std::string& strategy) {
+      Job job{communicator, strategy};
+      for (int step = 0; step < 20; ++step) {
+        if (step % 4 == 1) job.parallel.set_batch(communicator.rank() + 1);
+        job.step(step);
+      }
+      return job.weights();
+    };
+    const at::Tensor dense = trained("ddp");
     for (const char* strategy :
          {"ddp+fp16", "ddp+bf16", "dear+fp16", "bulk+natural(dense_below=0)",
-          "ddp+qsgd(dense_below=0)", "ddp(first=64B,bucket=512B)+maxmin(dense_below=0)"}) {
-      Job job{communicator, strategy};
-      for (int step = 0; step < 20; ++step) job.step(step);
-      EXPECT_LE(relative_error(job.weights(), dense.weights()), 0.05) << strategy;
-    }
-  });
-}
-
-/// A different number of samples on every rank: the mean is that over all samples.
-TEST_P(EveryCompressor, WeighsRanksByTheirSamples) {
-  ranks(GetParam(), [](Communicator& communicator) {
-    const auto gradient = [&](const std::string& strategy) {
-      Job job{communicator, strategy};
-      job.parallel.set_batch(communicator.rank() + 1);
-      job.backward(1);
-      job.parallel.finish();
-      return job.model.c->weight.grad().clone();
-    };
-    EXPECT_LE(relative_error(gradient("ddp+fp16"), gradient("ddp")), 2e-3);
+          "ddp+qsgd(dense_below=0)", "ddp(first=64B,bucket=512B)+maxmin(dense_below=0)"})
+      EXPECT_LE(relative_error(trained(strategy), dense), 0.05) << strategy;
   });
 }
 
@@ -501,29 +480,6 @@ TEST_P(LogicalShape, IsReadFromAnExpandedGradient) {
     parallel.finish();
     for (const auto& [name, tensor] : parameters)
       EXPECT_LE(relative_error(tensor.grad(), column(tensor)), 1e-5) << name;
-  });
-}
-
-/// What an optimizer makes of row-major gradients and other weights: the same step.
-TEST_P(LogicalShape, LeavesStepsOfAnOptimizerAlone) {
-  ranks(GetParam(), [](Communicator& communicator) {
-    const auto trained = [&](const std::string& strategy) {
-      NamedTensors parameters = strided();
-      DataParallel parallel(parameters, {}, communicator, {.strategy = strategy});
-      std::vector<at::Tensor> list;
-      for (const auto& [name, tensor] : parameters) list.push_back(tensor);
-      torch::optim::SGD optimizer(list, torch::optim::SGDOptions(0.1).momentum(0.9));
-      for (int step = 0; step < 3; ++step) {
-        double seed = 10.0 * step;
-        linear_loss(parameters, [&](const at::Tensor& tensor) {
-          return of_rank_one(tensor, ++seed);
-        }).backward();
-        parallel.step(optimizer);
-      }
-      for (at::Tensor& tensor : list) tensor = tensor.detach().flatten();
-      return torch::cat(list);
-    };
-    EXPECT_LE(relative_error(trained("ddp+powersgd(rank=1, dense_below=0)"), trained("ddp")), 1e-5);
   });
 }
 

@@ -13,12 +13,9 @@
 #include <torch/optim/optimizer.h>
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
-#include <torch/serialize/input-archive.h>
-#include <torch/serialize/output-archive.h>
 
 #include <optional>
 #include <set>
-#include <sstream>
 #include <thread>
 
 #include "linerate/core/error.hpp"
@@ -363,23 +360,6 @@ TEST_P(DelayedUpdate, TheOptimizersStateIsWholeAfterSettle) {
       return torch::cat(all);
     };
     EXPECT_LE(relative_error(state_after("dear(bucket=64B)"), state_after("bulk")), 1e-5);
-  });
-}
-
-/// What is saved by torch::save does not pass through ATen: settle() first.
-TEST_P(DelayedUpdate, ASavedModelIsWholeAfterSettle) {
-  ranks(GetParam(), [](Communicator& communicator) {
-    Delayed delayed(communicator);
-    delayed.parallel.settle();
-    std::stringstream file;
-    torch::serialize::OutputArchive out;
-    delayed.model->save(out);
-    out.save_to(file);
-    torch::serialize::InputArchive in;
-    in.load_from(file);
-    Mlp loaded;
-    loaded.load(in);
-    EXPECT_TRUE(flat(loaded).equal(flat(*delayed.model)));
   });
 }
 

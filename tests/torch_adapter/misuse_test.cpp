@@ -29,6 +29,18 @@ using testing::StartsWith;
 /// Several buckets for the Mlp, so that some leave before backward ends.
 const std::string kBuckets = "ddp(first=64B,bucket=512B)";
 
+/// Two loose tensors under one strategy.
+struct TwoTensors {
+  Communicator& communicator;
+  std::string strategy;
+  std::int64_t of_b = 3;
+  at::Tensor a = torch::ones({3}, torch::requires_grad());
+  at::Tensor b = torch::ones({of_b}, torch::requires_grad());
+  DataParallel parallel{{{"a", a}, {"b", b}}, {}, communicator, {.strategy = strategy}};
+
+  void clear() { a.mutable_grad().reset(), b.mutable_grad().reset(); }
+};
+
 // Loaded, moved, retyped
 
 TEST(Changed, WeightsLoadedAfterWrappingGoOnBeingExchanged) {
@@ -90,21 +102,29 @@ TEST(Changed, ARetypedModelIsPlannedAnew) {
       at::kFloat);
 }
 
-TEST(Changed, AModelRetypedOnOneRankAloneIsAnErrorOnEveryRank) {
-  with_pair(
-      2,
-      [](PairedMlp& pair, DataParallel& parallel) {
-        for (int step = 0; step < 2; ++step) {
-          pair.model_loss().backward();
-          parallel.finish();
-        }
+TEST(Changed, TypeOrTrainingOnOneRankAloneIsAnErrorOnEveryRank) {
+  struct Row {
+    bool is_frozen;
+    void (*change)(Mlp&);
+    std::vector<std::string> words;
+  };
+  for (const Row& row :
+       {Row{false, [](Mlp& m) { m.to(at::kFloat); }, {"Float", "Double", "rank 1"}},
+        Row{true, [](Mlp& m) { m.b->weight.set_requires_grad(true); }, {"b.weight"}}})
+    ranks(2, [&row](Communicator& communicator) {
+      PairedMlp pair(communicator);
+      pair.model.b->weight.set_requires_grad(!row.is_frozen);
+      DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+      const auto step = [&] {
         pair.model.zero_grad();
-        if (pair.communicator.rank() == 1) pair.model.to(at::kDouble);
         pair.model_loss().backward();
-        EXPECT_THAT(thrown_by<CommError>([&] { parallel.finish(); }),
-                    AllOf(HasSubstr("Float"), HasSubstr("Double"), HasSubstr("rank 1")));
-      },
-      at::kFloat);
+        parallel.finish();
+      };
+      for (int i = 0; i < 2; ++i) step();
+      if (communicator.rank() == 1) row.change(pair.model);
+      const std::string said = thrown_by<CommError>(step);
+      for (const std::string& word : row.words) EXPECT_THAT(said, HasSubstr(word));
+    });
 }
 
 TEST(Changed, AThawedParameterIsExchangedFromItsFirstGradientOn) {
@@ -122,29 +142,15 @@ TEST(Changed, AThawedParameterIsExchangedFromItsFirstGradientOn) {
   });
 }
 
-TEST(Changed, AParameterThawedOnOneRankAloneIsAnErrorOnEveryRank) {
-  ranks(2, [](Communicator& communicator) {
-    PairedMlp pair(communicator);
-    pair.model.b->weight.set_requires_grad(false);
-    DataParallel parallel(pair.model, communicator);
-    pair.model_loss().backward();
-    parallel.finish();
-    pair.model.b->weight.set_requires_grad(communicator.rank() == 1);
-    pair.model_loss().backward();
-    EXPECT_THAT(thrown_by<CommError>([&] { parallel.finish(); }), HasSubstr("b.weight"));
-  });
-}
-
 TEST(Changed, AParameterOfAnotherSizeIsPlannedAnewOrRefused) {
   for (const int when : {1, 2, 3})  // before the second plan, and behind it
     ranks(2, [when](Communicator& communicator) {
-      const at::Tensor a = torch::ones({3}, torch::requires_grad()),
-                       b = torch::ones({4}, torch::requires_grad());
-      DataParallel parallel({{"a", a}, {"b", b}}, {}, communicator, {.strategy = "ddp"});
+      TwoTensors two{communicator, "ddp", 4};
+      at::Tensor& b = two.b;
       const auto step = [&] {
-        a.mutable_grad().reset(), b.mutable_grad().reset();
-        ((a.sum() + b.sum()) * (communicator.rank() + 1)).backward();
-        return parallel.finish();
+        two.clear();
+        ((two.a.sum() + b.sum()) * (communicator.rank() + 1)).backward();
+        return two.parallel.finish();
       };
       for (int i = 0; i < when; ++i) step();
       b.set_data(torch::ones({1000}));
@@ -226,16 +232,14 @@ struct Severed : torch::autograd::Function<Severed> {
 
 TEST(Backward, AnUndefinedGradientOnOneRankCountsAsZeroThere) {
   ranks(2, [](Communicator& communicator) {
-    const at::Tensor a = torch::ones({3}, torch::requires_grad()),
-                     b = torch::ones({3}, torch::requires_grad());
-    DataParallel parallel({{"a", a}, {"b", b}}, {}, communicator, {.strategy = "bulk"});
+    TwoTensors two{communicator, "bulk"};
     for (int step = 0; step < 3; ++step) {
-      a.mutable_grad().reset(), b.mutable_grad().reset();
-      const at::Tensor used = communicator.rank() == 0 ? b : Severed::apply(b);
-      (a * 2 + used * 4).sum().backward();
-      parallel.finish();
-      EXPECT_TRUE(torch::equal(a.grad(), torch::full({3}, 2.0f)));
-      EXPECT_TRUE(torch::equal(b.grad(), torch::full({3}, 2.0f)));  // (4 + 0) / 2
+      two.clear();
+      const at::Tensor used = communicator.rank() == 0 ? two.b : Severed::apply(two.b);
+      (two.a * 2 + used * 4).sum().backward();
+      two.parallel.finish();
+      EXPECT_TRUE(torch::equal(two.a.grad(), torch::full({3}, 2.0f)));
+      EXPECT_TRUE(torch::equal(two.b.grad(), torch::full({3}, 2.0f)));  // (4 + 0) / 2
     }
   });
 }
@@ -287,17 +291,15 @@ TEST(Backward, AccumulatingOnOneRankAloneKeepsAllInStep) {
 
 TEST(Backward, WhatWasAccumulatedAndClearedCountsAsUnused) {
   ranks(2, [](Communicator& communicator) {
-    const at::Tensor a = torch::ones({3}, torch::requires_grad()),
-                     b = torch::ones({3}, torch::requires_grad());
-    DataParallel parallel({{"a", a}, {"b", b}}, {}, communicator, {.strategy = "bulk"});
+    TwoTensors two{communicator, "bulk"};
     for (int step = 0; step < 3; ++step) {
-      parallel.accumulate([&] { (a + b).sum().backward(); });
-      a.mutable_grad().reset(), b.mutable_grad().reset();
-      (a * 2).sum().backward();
-      EXPECT_EQ(parallel.finish().unused_everywhere, 1);
-      EXPECT_TRUE(torch::equal(a.grad(), torch::full({3}, 2.0f)));
-      EXPECT_FALSE(b.grad().defined());
-      a.mutable_grad().reset();
+      two.parallel.accumulate([&] { (two.a + two.b).sum().backward(); });
+      two.clear();
+      (two.a * 2).sum().backward();
+      EXPECT_EQ(two.parallel.finish().unused_everywhere, 1);
+      EXPECT_TRUE(torch::equal(two.a.grad(), torch::full({3}, 2.0f)));
+      EXPECT_FALSE(two.b.grad().defined());
+      two.clear();
     }
   });
 }
@@ -396,27 +398,19 @@ TEST(Backward, ASparseGradientIsRefusedOnEveryRank) {
 // finish()
 
 TEST(Finish, ForgottenIsSaidByTheNextBackward) {
-  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
-    torch::optim::SGD optimizer(pair.model.parameters(), 0.1);
-    for (int step = 0; step < 2; ++step) pair.step(parallel), optimizer.step();
-    optimizer.zero_grad();
-    pair.model_loss().backward();
-    optimizer.step();  // without finish()
-    optimizer.zero_grad();
-    EXPECT_THAT(thrown_by([&] { pair.model_loss().backward(); }),
-                AllOf(HasSubstr("\"net\" of Mlp: finish() was not called"), HasSubstr("step 2")));
-    EXPECT_THAT(thrown_by([&] { parallel.finish(); }), HasSubstr("finish() was not called"));
-  });
-}
-
-TEST(Finish, ForgottenInTheFirstStepIsSaidToo) {
-  with_pair(2, [](PairedMlp& pair, DataParallel&) {
-    torch::optim::SGD optimizer(pair.model.parameters(), 0.1);
-    pair.model_loss().backward();
-    optimizer.step();
-    EXPECT_THAT(thrown_by([&] { pair.model_loss().backward(); }),
-                HasSubstr("finish() was not called"));
-  });
+  for (const int finished : {0, 2})  // steps before
+    with_pair(2, [finished](PairedMlp& pair, DataParallel& parallel) {
+      torch::optim::SGD optimizer(pair.model.parameters(), 0.1);
+      for (int step = 0; step < finished; ++step) pair.step(parallel), optimizer.step();
+      optimizer.zero_grad();
+      pair.model_loss().backward();
+      optimizer.step();  // without finish()
+      optimizer.zero_grad();
+      EXPECT_THAT(thrown_by([&] { pair.model_loss().backward(); }),
+                  AllOf(HasSubstr("\"net\" of Mlp: finish() was not called"),
+                        HasSubstr("step " + std::to_string(finished))));
+      EXPECT_THAT(thrown_by([&] { parallel.finish(); }), HasSubstr("finish() was not called"));
+    });
 }
 
 TEST(Finish, ForgottenAtTheEndIsSaidByTheDestructor) {

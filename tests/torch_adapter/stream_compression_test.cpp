@@ -272,26 +272,6 @@ TEST(StreamedCompressors, SayThatAPayloadWasDamaged) {
     });
 }
 
-/// Gradients that are not f32 are left dense, and are as without a compressor.
-TEST(StreamedCompressors, LeaveOtherTypesDense) {
-  const Warnings quiet;
-  in_group(ranks, 2, [](Communicator& communicator) {
-    const auto weights_over = [&](const std::string& strategy, const std::string& device_group) {
-      Mlp model;
-      model.to(at::kDouble);
-      DataParallel parallel(model, communicator,
-                            {.strategy = strategy, .device_group = device_group});
-      torch::optim::SGD optimizer(model.parameters(), 0.05);
-      for (int step = 0; step < 5; ++step) {
-        loss_of(model, step + communicator.rank(), 1, at::kDouble).backward();
-        parallel.step(optimizer);
-      }
-      return flat(model);
-    };
-    EXPECT_TRUE(weights_over("ddp+topk(dense_below=0)", kGroup).equal(weights_over("ddp", "")));
-  });
-}
-
 INSTANTIATE_TEST_SUITE_P(Ranks, StreamedCompression, testing::Values(1, 2, 3));
 
 }  // namespace

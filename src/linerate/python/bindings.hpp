@@ -48,6 +48,15 @@ struct DocumentClass : nb::class_<Held<Document>> {
         name, [make](const Held<Document>& held) { return make(*held.document); }, WithoutGil());
     return *this;
   }
+  /// NAME(argument): make(document, argument).
+  template <typename Argument, typename Make>
+  DocumentClass& answers(const char* name, const char* argument, Make make) {
+    this->def(
+        name,
+        [make](const Held<Document>& held, Argument value) { return make(*held.document, value); },
+        nb::arg(argument), WithoutGil());
+    return *this;
+  }
   /// to_json(), from_json() and pickling. A document that crosses processes keeps the rules of a
   /// file.
   DocumentClass& as_json(Document (*read)(const std::string& text, const std::string& place)) {

@@ -21,12 +21,9 @@ DocumentClass<Document> bind_document(nb::module_& module, const char* name,
                                       Document (*read)(const std::string&, const std::string&)) {
   DocumentClass<Document> bound(module, name);
   bound.as_json(read)
-      .def(
-          "save",
-          [](const Held<Document>& held, const std::string& path) {
-            doc::save(*held.document, path);
-          },
-          nb::arg("path"), WithoutGil())
+      .template answers<std::string>(
+          "save", "path",
+          [](const Document& document, const std::string& path) { doc::save(document, path); })
       .def_static(
           "load", [load](const std::string& path) { return hold(load(path)); }, nb::arg("path"),
           WithoutGil());
@@ -56,22 +53,15 @@ void bind_documents(nb::module_& module) {
   bind_document<doc::Workload>(module, "Workload", doc::load_workload, doc::workload_from_json);
   bind_document<doc::Cluster>(module, "Cluster", doc::load_cluster, doc::cluster_from_json)
       .gives("to_text", [](const doc::Cluster& cluster) { return report::to_text(cluster); })
-      .def(
-          "summary_json",
-          [](const Held<doc::Cluster>& held, const std::vector<std::string>& notes) {
-            return report::summary_json(*held.document, notes);
-          },
-          nb::arg("notes"), WithoutGil());
+      .answers<std::vector<std::string>>("summary_json", "notes", report::summary_json);
   bind_document<doc::Plan>(module, "Plan", doc::load_plan, doc::plan_from_json)
       .gives("to_dot", [](const doc::Plan& plan) { return report::to_dot(plan); });
   bind_document<doc::Timeline>(module, "Timeline", doc::load_timeline, doc::timeline_from_json)
       .gives("to_html", page_of)
-      .def(
-          "save_perfetto",
-          [](const Held<doc::Timeline>& held, const std::string& path) {
-            trace::save_perfetto(*held.document, path);
-          },
-          nb::arg("path"), WithoutGil());
+      .answers<std::string>("save_perfetto", "path",
+                            [](const doc::Timeline& timeline, const std::string& path) {
+                              trace::save_perfetto(timeline, path);
+                            });
 }
 
 // What a verb's parser says of its options: the package makes keywords and help of it, and a test
@@ -107,22 +97,22 @@ std::vector<OptionLine> lines_of(const CLI::App& verb) {
 }
 
 template <typename Options>
-std::vector<OptionLine> lines_for(const char* name) {
+std::vector<OptionLine> lines_for(const std::string& name) {
   Options options;
   return lines_of(VerbParser({name}, options).verb());
 }
 
 // A name that is no verb is that of a collective: whatif has a sub-verb for each.
 std::vector<OptionLine> options_of(const std::string& verb) {
-  if (verb == "advise") return lines_for<verbs::AdviseOptions>("advise");
-  if (verb == "calibrate") return lines_for<verbs::CalibrateOptions>("calibrate");
-  if (verb == "compare") return lines_for<verbs::CompareOptions>("compare");
-  if (verb == "explain") return lines_for<verbs::ExplainOptions>("explain");
-  if (verb == "export") return lines_for<verbs::ExportOptions>("export");
-  if (verb == "import") return lines_for<verbs::ImportOptions>("import");
-  if (verb == "plan") return lines_for<verbs::PlanOptions>("plan");
-  if (verb == "report") return lines_for<verbs::ReportOptions>("report");
-  if (verb == "whatif") return lines_for<verbs::WhatifOptions>("whatif");
+  if (verb == "advise") return lines_for<verbs::AdviseOptions>(verb);
+  if (verb == "calibrate") return lines_for<verbs::CalibrateOptions>(verb);
+  if (verb == "compare") return lines_for<verbs::CompareOptions>(verb);
+  if (verb == "explain") return lines_for<verbs::ExplainOptions>(verb);
+  if (verb == "export") return lines_for<verbs::ExportOptions>(verb);
+  if (verb == "import") return lines_for<verbs::ImportOptions>(verb);
+  if (verb == "plan") return lines_for<verbs::PlanOptions>(verb);
+  if (verb == "report") return lines_for<verbs::ReportOptions>(verb);
+  if (verb == "whatif") return lines_for<verbs::WhatifOptions>(verb);
   verbs::CollectiveOptions options;
   options.collective = parse_collective(verb);
   return lines_of(VerbParser({"whatif", verb}, options).verb());

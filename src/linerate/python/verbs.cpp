@@ -159,6 +159,17 @@ void bind_whatif(nb::module_& module) {
       .gives("to_text", [](const Answered& a) { return report::to_text(a.asked.answer); })
       .gives("to_csv", [](const Answered& a) { return report::to_csv(a.asked.answer); })
       .gives("to_html", [](const Answered& a) { return html_of(verbs::page_of(a.asked)); })
+      .answers<std::string>("to_plot", "locale",
+                            [](const Answered& a, const std::string& locale) {
+                              return report::to_curves(a.asked.answer, locale);
+                            })
+      .answers<std::size_t>("timeline", "index",
+                            [](const Answered& a, std::size_t at) {
+                              return hold(verbs::timeline_of(a.asked, at));
+                            })
+      .answers<std::size_t>(
+          "plan", "index",
+          [](const Answered& a, std::size_t at) { return hold(verbs::plan_of(a.asked, at)); })
       .def_static(
           "from_json",
           [](const std::string& text, const std::string& place) {
@@ -171,25 +182,7 @@ void bind_whatif(nb::module_& module) {
       .def("__setstate__",
            [](Predictions& p, const PredictionsState& state) {
              new (&p) Predictions(hold(answered_of(state)));
-           })
-      .def(
-          "to_plot",
-          [](const Predictions& p, const std::string& locale) {
-            return report::to_curves(p.document->asked.answer, locale);
-          },
-          nb::arg("locale"), WithoutGil())
-      .def(
-          "timeline",
-          [](const Predictions& p, std::size_t at) {
-            return hold(verbs::timeline_of(p.document->asked, at));
-          },
-          nb::arg("index"), WithoutGil())
-      .def(
-          "plan",
-          [](const Predictions& p, std::size_t at) {
-            return hold(verbs::plan_of(p.document->asked, at));
-          },
-          nb::arg("index"), WithoutGil());
+           });
   module.def(
       "whatif",
       [](const Words& words, const NamedDocuments& documents, nb::handle progress) {
@@ -246,9 +239,9 @@ void bind_advise(nb::module_& module) {
                inputs.advice = {advice};
                return html_of(inputs);
              })
-      .def(
-          "to_text", [](const Advice& a, bool all) { return report::to_text(*a.document, all); },
-          nb::arg("all"), WithoutGil());
+      .answers<bool>("to_text", "all", [](const doc::Advice& advice, bool all) {
+        return report::to_text(advice, all);
+      });
   bind_verb<verbs::AdviseOptions>(module, "advise", [](const auto& options, const auto& caller) {
     return hold(verbs::advise(options, caller));
   });
@@ -258,12 +251,9 @@ void bind_compare(nb::module_& module) {
   using compare::Comparison;
   DocumentClass<Comparison>(module, "Comparison")
       .gives("to_json", [](const Comparison& c) { return compare::to_json(c); })
-      .def(
-          "to_text",
-          [](const Held<Comparison>& c, bool tasks) {
-            return compare::to_text(*c.document, tasks);
-          },
-          nb::arg("tasks"), WithoutGil());
+      .answers<bool>("to_text", "tasks", [](const Comparison& c, bool tasks) {
+        return compare::to_text(c, tasks);
+      });
   bind_verb<verbs::CompareOptions>(module, "compare", [](const auto& options, const auto& caller) {
     return hold(verbs::compare(options, caller));
   });

@@ -34,7 +34,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-using testing::SizeIs;
 using torch::optim::Optimizer;
 
 /// Three are measured, the plan is final two later, and batches and targets have had their turn by

@@ -24,11 +24,13 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-std::vector<PlannedParameter> four() {
-  return {{"a", 1000, DType::f32},
-          {"b", 2000, DType::f32},
-          {"c", 3000, DType::f32},
-          {"d", 4000, DType::f32}};
+std::vector<doc::Gradient> four() {
+  std::vector<doc::Gradient> all(4);
+  for (std::size_t i = 0; i < 4; ++i)
+    all[i] = {.name = std::string(1, static_cast<char>('a' + i)),
+              .elements = 1000 * static_cast<std::int64_t>(i + 1),
+              .rows = 1};
+  return all;
 }
 
 RunPlanner planner_of(comm::Communicator& communicator, const std::string& strategy,
@@ -383,10 +385,10 @@ struct Layers {
       : planner(c, parameters(), options(strategy)), rank(c.rank()) {}
 
   /// Layers of 8, 40 and 8 inputs and outputs.
-  static std::vector<PlannedParameter> parameters() {
-    return {{"small", 72, DType::f32, 8, 0},
-            {"large", 40 * 41, DType::f32, 40, 1},
-            {"last", 72, DType::f32, 8, 2}};
+  static std::vector<doc::Gradient> parameters() {
+    return {{.name = "small", .elements = 72, .layer = 0, .rows = 8},
+            {.name = "large", .elements = 40 * 41, .layer = 1, .rows = 40},
+            {.name = "last", .elements = 72, .layer = 2, .rows = 8}};
   }
   static RunPlanner::Options options(const std::string& strategy) {
     SecondOrder second_order;

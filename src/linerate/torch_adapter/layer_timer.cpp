@@ -70,6 +70,19 @@ struct LayerTimer::State {
     // Work before the first layer (none in most models) counts towards the first.
     enter(step.backward, (after == boundaries.begin() ? after : after - 1)->layer);
   }
+  /// From now on `see` looks at the operators of this thread.
+  template <void (State::*see)(const at::RecordFunction&)>
+  void watch(at::RecordScope scope) {
+    current = this;
+    const auto callback = [](const at::RecordFunction& fn) -> std::unique_ptr<at::ObserverContext> {
+      if (current) (current->*see)(fn);
+      return nullptr;
+    };
+    watching = at::addThreadLocalCallback(
+        at::RecordFunctionCallback(callback)
+            .needsInputs(scope == at::RecordScope::FUNCTION)
+            .scopes({scope}));
+  }
   void stop_watching() {
     if (watching != at::INVALID_CALLBACK_HANDLE) at::removeCallback(watching);
     watching = at::INVALID_CALLBACK_HANDLE;
@@ -131,13 +144,7 @@ void LayerTimer::begin_forward() {
   s.step.backward.clear();
   std::fill(s.step.ready_ns.begin(), s.step.ready_ns.end(), -1);
   std::fill(s.fired.begin(), s.fired.end(), false);
-  State::current = &s;
-  const auto callback = [](const at::RecordFunction& fn) -> std::unique_ptr<at::ObserverContext> {
-    if (State::current) State::current->forward_operator(fn);
-    return nullptr;
-  };
-  s.watching = at::addThreadLocalCallback(
-      at::RecordFunctionCallback(callback).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+  s.watch<&State::forward_operator>(at::RecordScope::FUNCTION);
   s.step.forward_start_ns = steady_ns();
 }
 
@@ -150,13 +157,7 @@ void LayerTimer::begin_backward() {
   if (!silent.empty())
     throw UsageError("layer timer: no operator of this forward pass read a parameter of " +
                      join(silent, ", ") + "; freeze unused layers or time without them");
-  State::current = &s;
-  const auto callback = [](const at::RecordFunction& fn) -> std::unique_ptr<at::ObserverContext> {
-    if (State::current) State::current->backward_function(fn);
-    return nullptr;
-  };
-  s.watching = at::addThreadLocalCallback(
-      at::RecordFunctionCallback(callback).scopes({at::RecordScope::BACKWARD_FUNCTION}));
+  s.watch<&State::backward_function>(at::RecordScope::BACKWARD_FUNCTION);
   s.step.forward_end_ns = s.step.backward_start_ns = steady_ns();
   s.step.forward.front().start_ns = s.step.forward_start_ns;
   s.step.forward.back().end_ns = s.step.forward_end_ns;

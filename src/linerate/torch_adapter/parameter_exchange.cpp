@@ -53,12 +53,16 @@ std::vector<std::int32_t> blocks_of(const std::vector<Parameter>& parameters,
 
 std::int64_t rows_of(const at::Tensor& t) { return t.dim() > 1 && t.numel() > 0 ? t.size(0) : 1; }
 
-std::vector<PlannedParameter> planned(const std::vector<Parameter>& parameters,
-                                      const std::vector<std::int32_t>& block_of) {
-  std::vector<PlannedParameter> list;
+std::vector<doc::Gradient> planned(const std::vector<Parameter>& parameters,
+                                   const std::vector<std::int32_t>& block_of) {
+  std::vector<doc::Gradient> list;
   for (std::size_t p = 0; p < parameters.size(); ++p) {
-    const at::Tensor& t = parameters[p].tensor;
-    list.push_back({parameters[p].name, t.numel(), parameters[p].dtype, rows_of(t), block_of[p]});
+    const auto& [name, tensor, dtype, sizes, strides] = parameters[p];
+    list.push_back({.name = name,
+                    .elements = tensor.numel(),
+                    .dtype = dtype,
+                    .layer = block_of[p],
+                    .rows = rows_of(tensor)});
   }
   return list;
 }
@@ -314,8 +318,8 @@ void ParameterExchange::run_to_end() {
 /// flight, and ranks could begin them and this comparison in different orders, so they are waited
 /// for first.
 void ParameterExchange::require_same_scale() {
-  if (!tensors_.accepted() || !tensors_.compresses()) return;
-  if (!streams_ && memory_.only(doc::Content::flags).max().item<int>() > 1) runner_->drain();
+  if (!tensors_.accepted() || !tensors_.is_rescaled()) return;
+  if (!streams_) runner_->drain();
   tensors_.require_same_scale(communicator_, label_);
 }
 
@@ -362,19 +366,12 @@ std::vector<ArrivingBucket> ParameterExchange::arriving() {
       bucket.names.push_back(state_.trained[p].name);
       bucket.parameters.push_back(state_.trained[p].tensor);
       bucket.gradients.push_back(tensors_.mean(p));
+      bucket.layers.push_back(block_of_[p]);
     }
   }
   if (!curvature_) return buckets;
-  return by_layer(
-      buckets, [this](const at::Tensor& parameter) { return block_with(parameter); },
-      [this](std::int32_t block) { return curvature_->late_direction(block); });
-}
-
-/// The K-FAC block of a parameter, -1 if there is none.
-std::int32_t ParameterExchange::block_with(const at::Tensor& parameter) const {
-  for (std::size_t p = 0; p < block_of_.size(); ++p)
-    if (state_.trained[p].tensor.is_same(parameter)) return block_of_[p];
-  return -1;
+  return by_layer(buckets,
+                  [this](std::int32_t block) { return curvature_->late_direction(block); });
 }
 
 /// How the planner gets times of steps that are enqueued. A device's times are read all at once,

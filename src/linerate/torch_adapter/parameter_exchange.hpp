@@ -96,7 +96,6 @@ class ParameterExchange {
   std::set<std::string> untaken();
   EnqueuedSteps enqueued_steps();
   std::size_t blocks() const { return curvature_ ? uses_.size() / 2 : 0; }
-  std::int32_t block_with(const at::Tensor& parameter) const;
   std::string variant(Sending sending, bool weighted) const;
 
   comm::Communicator& communicator_;

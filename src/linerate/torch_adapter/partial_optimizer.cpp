@@ -245,6 +245,7 @@ void append(const ArrivingBucket& from, std::size_t k, ArrivingBucket& to) {
   to.names.push_back(from.names[k]);
   to.parameters.push_back(from.parameters[k]);
   to.gradients.push_back(from.gradients[k]);
+  to.layers.push_back(from.layers[k]);
 }
 
 }  // namespace
@@ -258,14 +259,13 @@ void append(const ArrivingBucket& from, std::size_t k, ArrivingBucket& to) {
 /// scale, and layer 5's. An update of layer 5 waits for both arrivals.
 std::vector<ArrivingBucket> by_layer(
     const std::vector<ArrivingBucket>& buckets,
-    const std::function<std::int32_t(const at::Tensor&)>& layer_of,
     const std::function<Preparation(std::int32_t)>& preparation_of) {
   std::map<std::int32_t, ArrivingBucket> layers;
   std::map<std::int32_t, std::size_t> last;  // bucket
   std::vector<ArrivingBucket> rests(buckets.size()), all;
   for (std::size_t b = 0; b < buckets.size(); ++b)
     for (std::size_t k = 0; k < buckets[b].parameters.size(); ++k) {
-      const std::int32_t layer = layer_of(buckets[b].parameters[k]);
+      const std::int32_t layer = buckets[b].layers[k];
       if (layer >= 0) last[layer] = b;
       append(buckets[b], k, layer < 0 ? rests[b] : layers[layer]);
     }

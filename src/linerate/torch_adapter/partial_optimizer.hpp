@@ -101,6 +101,7 @@ struct ArrivingBucket {
   std::vector<exec::TaskId> arrivals;
   std::vector<std::string> names;
   std::vector<at::Tensor> parameters, gradients;  // gradients[k] undefined: no update
+  std::vector<std::int32_t> layers;  // that are prepared as a whole; -1: of none
   /// On their device, a scalar bool tensor: whether the gradients count as zero. Undefined: no.
   at::Tensor infinite = {};
   std::vector<at::Tensor> arrays = {};  // the buckets' arrays; gradients are views of them
@@ -110,11 +111,9 @@ struct ArrivingBucket {
 
 /// Cuts and joins `buckets` so that all parameters of a layer are in one bucket, with
 /// preparation_of(layer). That bucket takes the place of the last bucket that holds some of them,
-/// since only then all have arrived. `layer_of` is -1 for other parameters, which stay in their
-/// bucket.
+/// since only then all have arrived. Parameters of no layer stay in their bucket.
 std::vector<ArrivingBucket> by_layer(
     const std::vector<ArrivingBucket>& buckets,
-    const std::function<std::int32_t(const at::Tensor& parameter)>& layer_of,
     const std::function<Preparation(std::int32_t layer)>& preparation_of);
 
 /// Records that the parameters of these names were updated from `start` to `end`.

@@ -338,9 +338,4 @@ at::Tensor any_infinite(const std::vector<at::Tensor>& arrays) {
   return at::stack(largest).lt(kInfinity).all().logical_not();
 }
 
-void FiniteParts::write(const at::Tensor& flags) {
-  if (!parts_.empty()) flags.select(0, 0).copy_(any_infinite(parts_));
-  parts_.clear();
-}
-
 }  // namespace linerate::torch_adapter

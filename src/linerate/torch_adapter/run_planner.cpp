@@ -98,7 +98,7 @@ std::vector<double> medians_of_ready(const std::vector<StepTimes>& window) {
 
 }  // namespace
 
-RunPlanner::RunPlanner(comm::Communicator& communicator, std::vector<PlannedParameter> parameters,
+RunPlanner::RunPlanner(comm::Communicator& communicator, std::vector<doc::Gradient> parameters,
                        Options options)
     : communicator_(communicator),
       parameters_(std::move(parameters)),
@@ -165,14 +165,10 @@ void RunPlanner::add_candidates() {
 }
 
 doc::Gradient RunPlanner::gradient_of(std::int32_t p, double ready_s) const {
-  const PlannedParameter& parameter = parameters_[to_index(p)];
-  return {.name = parameter.name,
-          .elements = parameter.elements,
-          .dtype = parameter.dtype,
-          .layer = parameter.layer,
-          .registration = p,
-          .ready_s = ready_s,
-          .rows = parameter.rows};
+  doc::Gradient gradient = parameters_[to_index(p)];
+  gradient.registration = p;
+  gradient.ready_s = ready_s;
+  return gradient;
 }
 
 bool RunPlanner::after_step(StepTimes times) {

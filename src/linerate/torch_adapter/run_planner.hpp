@@ -48,14 +48,6 @@ struct Trial {
   bool of_ddp() const { return blocks % 2 == 0; }
 };
 
-struct PlannedParameter {
-  std::string name;
-  std::int64_t elements = 0;
-  DType dtype = DType::f32;
-  std::int64_t rows = 1;  // doc::Gradient::rows
-  int layer = -1;         // of SecondOrder::layers
-};
-
 /// What K-FAC knows of the model.
 struct SecondOrder {
   std::vector<std::string> layers;           // names, in the order in which forward comes to them
@@ -131,9 +123,9 @@ class RunPlanner {
     std::optional<EnqueuedSteps> enqueued = {};
   };
 
-  /// `parameters` in registration order. Throws UsageError for a strategy that does not exist or
+  /// `parameters` in registration order; the layer is one of SecondOrder::layers, -1: none. Throws UsageError for a strategy that does not exist or
   /// cannot train, saying why. Does not communicate.
-  RunPlanner(comm::Communicator& communicator, std::vector<PlannedParameter> parameters,
+  RunPlanner(comm::Communicator& communicator, std::vector<doc::Gradient> parameters,
              Options options);
 
   std::shared_ptr<const doc::Plan> plan() const { return plan_; }
@@ -169,9 +161,7 @@ class RunPlanner {
  private:
   bool plans_by(plan::PlansBy least) const { return traits_.plans_by >= least; }
   /// Steps with K-FAC, and with "auto", are watched all the time.
-  bool watches() const {
-    return !candidates_.empty() || (options_.second_order && options_.second_order->measured);
-  }
+  bool watches() const { return !candidates_.empty() || measures_curvature(); }
   bool measures_curvature() const {
     return options_.second_order && options_.second_order->measured;
   }
@@ -198,7 +188,7 @@ class RunPlanner {
   void make_plan();
 
   comm::Communicator& communicator_;
-  std::vector<PlannedParameter> parameters_;
+  std::vector<doc::Gradient> parameters_;
   Options options_;
   plan::Traits traits_;
   std::vector<std::int32_t> order_;

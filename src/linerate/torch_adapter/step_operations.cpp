@@ -346,8 +346,11 @@ void StepTensors::hear_flags() {
   }
 }
 
+bool StepTensors::is_rescaled() const {
+  return compresses() && flags_[order_.size() + to_index(StepFlag::finished)] >= kRescaled;
+}
+
 void StepTensors::require_same_scale(comm::Communicator& communicator, const std::string& name) {
-  if (!compresses() || flags_[order_.size() + to_index(StepFlag::finished)] < kRescaled) return;
   const std::vector<std::string> scales = comm::gather_texts(
       communicator, loss_scale_ ? fmt::format("{}", *loss_scale_) : "none", name + ": loss scale");
   for (std::size_t r = 0; r < scales.size(); ++r)
@@ -436,7 +439,7 @@ bool StepTensors::enqueue_verdict(bool may_wait) {
   return false;
 }
 
-/// The verdict by the flags: each rank has checked its parts of the sums (FiniteParts).
+/// The verdict by the flags: each rank has checked its parts of the sums (StreamSteps::all_reduce).
 at::Tensor StepTensors::take_what_has_arrived() {
   at::Tensor infinite;
   if (looks_for_infinite()) infinite = memory_.only(doc::Content::flags).select(0, 0).gt(0);

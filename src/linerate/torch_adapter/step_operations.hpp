@@ -78,9 +78,11 @@ class StepTensors {
   /// before the first of them.
   void set_loss_scale(std::optional<double> scale) { loss_scale_ = scale; }
   std::optional<double> loss_scale() const { return loss_scale_; }
-  /// For a step that counts: throws UsageError on every rank if ranks have different scales,
-  /// because then the sum of their gradients has no unit. Collective if any rank's scale is not
-  /// that of its step before.
+  /// For a step that counts: whether any rank's scale is not that of its step before, under a
+  /// compressor. All ranks answer alike.
+  bool is_rescaled() const;
+  /// Then: throws UsageError on every rank if ranks have different scales, because the sum of their
+  /// gradients has no unit. Collective.
   void require_same_scale(comm::Communicator& communicator, const std::string& name);
   /// This rank's part of the step's verdict, until end_step().
   void refuse(std::exception_ptr why);

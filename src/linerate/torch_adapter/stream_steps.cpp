@@ -283,7 +283,7 @@ void StreamSteps::exchange(const exec::StreamWork& work) {
     case TaskKind::reduce_scatter:
       return reduce_scatter(work, array, title);
     case TaskKind::all_gather:
-      LINERATE_CHECK(sums_.is_empty(), title + " begins before the step's flags are known");
+      LINERATE_CHECK(sums_.empty(), title + " begins before the step's flags are known");
       return group_of(task).all_gather(array, title);
     case TaskKind::all_gather_v:
       return gather_counted(work, array, title);
@@ -322,10 +322,16 @@ void StreamSteps::gather_counted(const exec::StreamWork& work, const at::Tensor&
 
 /// An all-reduce. If it is that of the flags, this rank's verdict on the sums is written before.
 /// All other flags travel over the CPU (StepTensors::agree).
+///
+/// So a decoupled exchange finds out whether its sums are finite before they are gathered. After
+/// the reduce-scatters each rank has its part of every sum. The flags travel before any gather. For
+/// example rank 2's part of one bucket holds an infinity. Rank 2 writes 1 into the first flag, and
+/// the maximum over the ranks is 1 everywhere. So all ranks take the step's means for zero.
 void StreamSteps::all_reduce(const exec::StreamWork& work, const at::Tensor& array,
                              const std::string& title) {
-  if (work.graph.payloads[to_index(work.task.first)].content == doc::Content::flags)
-    sums_.write(array);
+  if (work.graph.payloads[to_index(work.task.first)].content == doc::Content::flags &&
+      !sums_.empty())
+    array.select(0, 0).copy_(any_infinite(std::exchange(sums_, {})));
   group_of(work.task).all_reduce(array, exec::reduction_of(*plan_, work.task), title);
 }
 
@@ -335,7 +341,7 @@ void StreamSteps::reduce_scatter(const exec::StreamWork& work, const at::Tensor&
   group.reduce_scatter(array, exec::reduction_of(*plan_, work.task), title);
   if (!checks_sums_) return;
   const std::int64_t block = array.numel() / group.size();
-  sums_.add(array.narrow(0, group.rank() * block, block));
+  sums_.push_back(array.narrow(0, group.rank() * block, block));
 }
 
 // Times work on a model's device, as the mean over ranks, for the probes of codecs and of K-FAC's

@@ -125,7 +125,8 @@ class StreamSteps final : public exec::StepRunner {
   std::int32_t variant_ = 0;
   std::string label_;
   bool checks_sums_ = false;
-  FiniteParts sums_;  // this step's
+  /// This rank's parts of this step's sums, [n / ranks] of any type, until the flags travel.
+  std::vector<at::Tensor> sums_;
   std::int64_t waited_before_ = 0;
   bool in_step_ = false;
   std::exception_ptr failure_;

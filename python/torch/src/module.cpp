@@ -31,7 +31,6 @@
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/state_check.hpp"
 #include "reports.hpp"
 #include "world.hpp"
 
@@ -178,49 +177,28 @@ auto of_open(Result (DataParallel::*method)(Arguments...)) {
   };
 }
 
-DataParallelOptions options_of(std::string strategy, const std::string& buffers,
-                               const std::optional<std::string>& cluster, int measured_steps,
-                               double replan_above, double most_above_ddp, std::uint64_t seed,
-                               std::string name, std::string device_group) {
-  DataParallelOptions options;
-  options.strategy = std::move(strategy);
-  options.buffers = buffers == "keep" ? torch_adapter::BufferPolicy::keep
-                                      : torch_adapter::BufferPolicy::broadcast;
-  if (cluster) options.cluster = doc::cluster_from_json(*cluster, "cluster=");
-  options.measured_steps = measured_steps;
-  options.replan_above = replan_above;
-  options.most_above_ddp = most_above_ddp;
-  options.seed = seed;
-  options.name = std::move(name);
-  options.device_group = std::move(device_group);
-  return options;
-}
-
 void register_errors(py::module_& m) {
+  const auto kind = [&m](const char* name, const py::object& bases) {
+    PyObject* const made = PyErr_NewException((std::string("linerate.torch.") + name).c_str(),
+                                              bases.ptr(), nullptr);
+    m.attr(name) = py::handle(made);
+    return made;
+  };
   static PyObject* const base =
-      PyErr_NewException("linerate.torch.Error", PyExc_RuntimeError, nullptr);
-  static PyObject* const usage = PyErr_NewException(
-      "linerate.torch.UsageError",
-      py::make_tuple(py::handle(base), py::handle(PyExc_ValueError)).ptr(), nullptr);
-  static PyObject* const input = PyErr_NewException(
-      "linerate.torch.InputError",
-      py::make_tuple(py::handle(base), py::handle(PyExc_ValueError)).ptr(), nullptr);
-  static PyObject* const lost = PyErr_NewException("linerate.torch.CommError", base, nullptr);
-  m.attr("Error") = py::handle(base);
-  m.attr("UsageError") = py::handle(usage);
-  m.attr("InputError") = py::handle(input);
-  m.attr("CommError") = py::handle(lost);
-  py::register_exception_translator([](std::exception_ptr error) {
+      kind("Error", py::reinterpret_borrow<py::object>(PyExc_RuntimeError));
+  const py::object bases = py::make_tuple(py::handle(base), py::handle(PyExc_ValueError));
+  static PyObject* const usage = kind("UsageError", bases);
+  static PyObject* const input = kind("InputError", bases);
+  static PyObject* const lost = kind("CommError", py::make_tuple(py::handle(base)));
+  py::register_exception_translator([](std::exception_ptr thrown) {
     try {
-      if (error) std::rethrow_exception(error);
-    } catch (const UsageError& e) {
-      PyErr_SetString(usage, in_python(e.what()).c_str());
-    } catch (const InputError& e) {
-      PyErr_SetString(input, in_python(e.what()).c_str());
-    } catch (const CommError& e) {
-      PyErr_SetString(lost, in_python(e.what()).c_str());
+      if (thrown) std::rethrow_exception(thrown);
     } catch (const Error& e) {
-      PyErr_SetString(base, in_python(e.what()).c_str());
+      PyObject* const raised = dynamic_cast<const UsageError*>(&e)   ? usage
+                               : dynamic_cast<const InputError*>(&e) ? input
+                               : dynamic_cast<const CommError*>(&e)  ? lost
+                                                                     : base;
+      PyErr_SetString(raised, in_python(e.what()).c_str());
     }
   });
 }
@@ -259,12 +237,6 @@ PYBIND11_MODULE(_core, m) {
              return list;
            })
       .def(
-          "require_same_tensors",
-          [](const World& w, const std::string& what, const ta::NamedTensors& tensors) {
-            ta::require_same_tensors(w.get(), what, tensors);
-          },
-          Unlocked())
-      .def(
           "require_no_problem",
           [](const World& w, const std::string& who, const std::string& problem) {
             comm::require_no_problem(w.get(), who, problem);
@@ -279,7 +251,6 @@ PYBIND11_MODULE(_core, m) {
       .def(
           "abort", [](const World& w, const std::string& reason) { w.get().abort(reason); },
           Unlocked())
-      .def("set_checked", [](const World& w, bool on) { w.get().set_checked(on); })
       .def("traffic",
            [](const World& w) {
              const comm::Traffic t = w.get().traffic();
@@ -335,9 +306,17 @@ PYBIND11_MODULE(_core, m) {
                        int measured_steps, double replan_above, double most_above_ddp,
                        std::uint64_t seed, std::string name, bool records,
                        std::shared_ptr<PythonKfac> kfac, std::string device_group) {
-             auto options = options_of(std::move(strategy), buffer_policy, cluster, measured_steps,
-                                       replan_above, most_above_ddp, seed, std::move(name),
-                                       std::move(device_group));
+             DataParallelOptions options{.strategy = std::move(strategy),
+                                         .buffers = buffer_policy == "keep"
+                                                        ? ta::BufferPolicy::keep
+                                                        : ta::BufferPolicy::broadcast,
+                                         .measured_steps = measured_steps,
+                                         .replan_above = replan_above,
+                                         .most_above_ddp = most_above_ddp,
+                                         .seed = seed,
+                                         .device_group = std::move(device_group),
+                                         .name = std::move(name)};
+             if (cluster) options.cluster = doc::cluster_from_json(*cluster, "cluster=");
              const py::gil_scoped_release unlocked;
              return std::make_unique<Parallel>(parameters, buffers, std::move(world),
                                                std::move(options), records, std::move(kfac));
@@ -450,5 +429,4 @@ PYBIND11_MODULE(_core, m) {
         const doc::Timeline whole = exec::gather_timeline(p.world().get(), mine);
         return p.world().get().rank() == 0 ? doc::to_json(whole) : std::string();
       });
-  m.def("steady_ns", &steady_ns);
 }

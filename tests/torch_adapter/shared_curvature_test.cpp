@@ -66,15 +66,35 @@ struct Row {
   }
 };
 
-/// Every job of the row ends at the weights of one rank.
-void expect_weights_of_one_rank(int ranks, const Row& row) {
+/// The code for processors, and that for devices, on the CPU: its host waits for the status of each
+/// eigendecomposition and for nothing else (trained()).
+const std::vector<std::string> kProcessor = {""}, kBothCodes = {"", kGroup};
+
+/// Every job of the row, by each code, ends at the weights of one rank, with its q and nu.
+void expect_weights_of_one_rank(int ranks, const Row& row,
+                                const std::vector<std::string>& codes = kProcessor) {
   const Data whole = data_of(row.samples);
-  const auto expected =
-      trained_on(row.samples, nullptr, whole, {.options = row.job.options}).weights;
-  for (const CurvatureJob& job : row.jobs())
-    expect_weights(job.strategy + row.name(), ranks, expected, [&](Communicator& c) {
-      return trained_on(row.samples, &c, whole, job).weights;
-    });
+  const TrainedCurvature expected =
+      trained_on(row.samples, nullptr, whole, {.options = row.job.options});
+  for (CurvatureJob job : row.jobs())
+    for (const std::string& code : codes) {
+      job.device_group = code;
+      const std::string title = fmt::format("{}{}{}, {} ranks", job.strategy, row.name(),
+                                            code.empty() ? "" : ", enqueued", ranks);
+      in_group(on_threads, ranks, [&](Communicator& c) {
+        const TrainedCurvature found = trained_on(row.samples, &c, whole, job);
+        EXPECT_LT(largest_difference(found.weights, expected.weights), 1e-9) << title;
+        std::int64_t all_waits = found.host_waits;
+        c.all_reduce(comm::buffer(std::span(&all_waits, 1)), comm::Reduce::sum, "waits")->wait();
+        const bool is_eigen = job.options.method == InverseMethod::eigen;  // on some ranks
+        EXPECT_EQ(all_waits > 0, !code.empty() && is_eigen) << title;
+        if (job.in_one_call || job.strategy.starts_with("dear")) return;  // nobody says q
+        for (std::size_t i = 0; i < found.reports.size(); ++i) {
+          EXPECT_NEAR(found.reports[i].q, expected.reports[i].q, 1e-9) << title << ", step " << i;
+          EXPECT_NEAR(found.reports[i].nu, expected.reports[i].nu, 1e-9) << title << ", step " << i;
+        }
+      });
+    }
 }
 
 KfacOptions without_clip(InverseMethod method = InverseMethod::cholesky) {
@@ -90,12 +110,16 @@ TEST_P(SharedCurvature, EveryStrategyTakesTheStepsOfOneRankWithAllSamples) {
   const CurvatureJob eigen{.options = kfac_options(InverseMethod::eigen)};
   CurvatureJob uneven_eigen = eigen;
   uneven_eigen.uneven = true;  // signs, and any basis of equal eigenvalues, are the owner's
-  for (const Row& row : {Row{.exchanges = {"ddp+", "ddp(first=64B,bucket=512B)+", "bulk+"}},
-                         Row{.exchanges = {"ddp+"}, .job = {.uneven = true}},
-                         Row{.exchanges = {"ddp+"}, .job = uneven_eigen},
-                         Row{.exchanges = {"ddp+"}, .samples = Samples::tokens},
-                         Row{.exchanges = {"ddp+"}, .samples = Samples::tokens, .job = eigen}})
-    expect_weights_of_one_rank(GetParam(), row);
+  const std::vector<std::string> exchanges = {"ddp+", "ddp(first=64B,bucket=512B)+", "bulk+"};
+  for (const Row& row :
+       {Row{.exchanges = exchanges, .job = {.measured_steps = 2}},
+        Row{.exchanges = {"ddp+"}, .job = {.uneven = true}},
+        Row{.exchanges = {"ddp+"}, .job = uneven_eigen},
+        Row{.exchanges = exchanges,
+            .samples = Samples::tokens,
+            .job = {.uneven = true, .measured_steps = 2}},
+        Row{.exchanges = {"ddp+"}, .samples = Samples::tokens, .job = eigen}})
+    expect_weights_of_one_rank(GetParam(), row, kBothCodes);
   const Data data = Data::whole();
   EXPECT_GT(
       largest_difference(trained(nullptr, data, eigen).weights, trained(nullptr, data).weights),
@@ -127,6 +151,14 @@ TEST_P(SharedCurvature, UnderDearTakesTheStepsOfOneRank) {
                                           {"kfac(spd, clip=off, factors=2, inverses=4)"},
                                           Samples::tokens,
                                           {.options = without_clip(), .in_one_call = true}});
+  KfacOptions no_clip = kfac_options();
+  no_clip.kl_clip = 0;
+  expect_weights_of_one_rank(GetParam(),
+                             {{"dear+"},
+                              {"kfac(spd, clip=off, factors=2, inverses=4)"},
+                              Samples::images,
+                              {.options = no_clip, .measured_steps = 2}},
+                             kBothCodes);
 }
 
 /// Codes every gradient and loses nothing: what arrives is decoded before it is preconditioned.
@@ -213,11 +245,14 @@ TEST_P(SharedCurvature, DpTakesThemWhereAllRanksSeeTheSame) {
     const std::vector<torch::Tensor> expected = trained(nullptr, data, job).weights;
     job.strategy =
         fmt::format("ddp+kfac(dp,{} factors=2, inverses=4)", is_eigen ? " inverse=eigen," : "");
-    expect_weights(job.strategy + ", the same samples", GetParam(), expected, [&](Communicator& c) {
-      Program<> program(&c, job);
-      for (int step = 0; step < kSteps; ++step) program.step(data);
-      return program.weights();
-    });
+    for (const std::string& code : kBothCodes)
+      in_group(on_threads, GetParam(), [&](Communicator& c) {
+        CurvatureJob by_code = job;
+        by_code.device_group = code;
+        Program<> program(&c, by_code);
+        for (int step = 0; step < kSteps; ++step) program.step(data);
+        EXPECT_LT(largest_difference(program.weights(), expected), 1e-9) << job.strategy << code;
+      });
     if (is_eigen) continue;
     comm::run_ranks(GetParam(), [&](Communicator& c) {
       EXPECT_GT(largest_difference(trained(&c, data, job).weights, expected), 1e-6);
@@ -259,52 +294,9 @@ TEST_P(SharedCurvature, LeavesTheSameBitsOnEveryRank) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, SharedCurvature, ::testing::Values(2, 4));
 
-// ---- steps that are enqueued, by the code for devices: weights, q and nu are the other code's
-
-/// HYBRID's columns are of equal size, and rows of several exchange apart from each other.
-std::vector<std::string> enqueued_strategies(int ranks) {
-  std::vector<std::string> all = strategies();
-  for (std::string& kfac : all)
-    if (const auto at = kfac.find("fraction=0.5"); at != std::string::npos && ranks != 4)
-      kfac.replace(at, 12, "fraction=" + std::to_string(1.0 / ranks));
-  all.push_back("kfac(dp, factors=2, inverses=4)");
-  return all;
-}
-
-void expect_the_same_enqueued(int ranks, const Row& row) {
-  const Data whole = data_of(row.samples);
-  for (const CurvatureJob& job : row.jobs())
-    in_group(on_threads, ranks, [&](Communicator& c) {
-      CurvatureJob by_device = job;
-      by_device.device_group = kGroup;
-      const TrainedCurvature found = trained_on(row.samples, &c, whole, by_device),
-                             expected = trained_on(row.samples, &c, whole, job);
-      const std::string title = job.strategy + row.name();
-      EXPECT_LT(largest_difference(found.weights, expected.weights), 1e-9) << title;
-      EXPECT_GT(expected.values_read, 0) << title;
-      const bool waits = job.options.method == InverseMethod::eigen;  // on some ranks
-      std::int64_t all_waits = found.host_waits;
-      c.all_reduce(comm::buffer(std::span(&all_waits, 1)), comm::Reduce::sum, "waits")->wait();
-      EXPECT_EQ(all_waits > 0, waits) << title;
-      for (std::size_t i = 0; !job.strategy.starts_with("dear") && i < found.reports.size(); ++i) {
-        EXPECT_NEAR(found.reports[i].q, expected.reports[i].q, 1e-9) << title << ", step " << i;
-        EXPECT_NEAR(found.reports[i].nu, expected.reports[i].nu, 1e-9) << title << ", step " << i;
-      }
-    });
-}
+// ---- steps that are enqueued, by the code for devices: what the other code does
 
 class EnqueuedCurvature : public ::testing::TestWithParam<int> {};
-
-TEST_P(EnqueuedCurvature, EndsAtTheSameWeights) {
-  const std::vector<std::string> kfacs = enqueued_strategies(GetParam());
-  const std::vector<std::string> exchanges = {"ddp+", "ddp(first=64B,bucket=512B)+", "bulk+"};
-  const CurvatureJob eigen{.options = kfac_options(InverseMethod::eigen), .uneven = true};
-  for (const Row& row :
-       {Row{exchanges, kfacs, Samples::images, {.measured_steps = 2}},
-        Row{exchanges, kfacs, Samples::tokens, {.uneven = true, .measured_steps = 2}},
-        Row{{"ddp+"}, kfacs, Samples::images, eigen}, Row{{"ddp+"}, kfacs, Samples::tokens, eigen}})
-    expect_the_same_enqueued(GetParam(), row);
-}
 
 /// Layers that nobody uses in a step, statistics of several passes, steps that do not count.
 TEST_P(EnqueuedCurvature, FollowsWhatProgramsDo) {
@@ -341,31 +333,15 @@ TEST_P(EnqueuedCurvature, FollowsWhatProgramsDo) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, EnqueuedCurvature, ::testing::Values(1, 2, 3));
 
-/// dear's gradients have all come before any is preconditioned.
-TEST(EnqueuedCurvature, UnderDearEndsAtTheSameWeights) {
-  KfacOptions options = kfac_options();
-  options.kl_clip = 0;
-  expect_the_same_enqueued(2, {{"dear+"},
-                               {"kfac(spd, clip=off, factors=2, inverses=4)"},
-                               Samples::images,
-                               {.options = options, .measured_steps = 2}});
-}
-
 /// Two rows of two columns: inverses travel in a column, directions in a row, each in a group of
 /// its own.
-TEST(EnqueuedCurvature, OfHybridEndsAtTheSameWeights) {
+TEST(EnqueuedCurvature, OfHybridExchangesInRowsAndColumns) {
   const std::string half = "kfac(hybrid, fraction=0.5, factors=2, inverses=4)";
   const std::string single = "kfac(hybrid, fraction=0.5, broadcasts=single, factors=2, inverses=4)";
-  const CurvatureJob eigen{.options = kfac_options(InverseMethod::eigen), .uneven = true};
-  for (const auto& [samples, uneven] :
-       {std::pair{Samples::images, false}, {Samples::tokens, true}}) {
-    const CurvatureJob job{.uneven = uneven, .measured_steps = 2};
-    expect_the_same_enqueued(4, {{"ddp+", "bulk+"}, {half}, samples, job});
-    expect_the_same_enqueued(4, {{"ddp(first=64B,bucket=512B)+"}, {single}, samples, job});
-  }
-  expect_the_same_enqueued(4, {{"ddp+"}, {half}, Samples::images, eigen});
-  for (const std::string& strategy :
-       {"ddp+" + half, "ddp(first=64B,bucket=512B)+" + single, "bulk+" + half})
+  const std::string small = "ddp(first=64B,bucket=512B)+";
+  expect_weights_of_one_rank(4, {{small}, {single}, Samples::images, {.measured_steps = 2}},
+                             kBothCodes);
+  for (const std::string& strategy : {"ddp+" + half, small + single, "bulk+" + half})
     in_group(on_threads, 4, [&](Communicator& c) {
       std::set<std::string> groups;  // of ranks that exchange something
       Program<> program(&c, {.strategy = strategy, .device_group = kGroup});

@@ -370,11 +370,12 @@ def linerate_world(group):
     return _world.world_of(group)
 
 
-def _hooked(before):
+@use
+def user_hooks_before_and_after_wrapping():
     # DDP sends a gradient before a hook that is registered after wrapping has seen it, or after:
     # its own order. So one rank is the measure: each rank halves its gradient, and the mean of
     # halves is the half of the mean.
-    def train(wrap):
+    def train(wrap, before):
         calls = []
 
         def wrap_and_register(model):
@@ -387,7 +388,8 @@ def _hooked(before):
         result = trained(wrap_and_register)
         assert len(calls) == 6 * 6, len(calls)
         return result
-    same_as(_halved(), train)
+    for before in (True, False):
+        same_as(_halved(), lambda wrap: train(wrap, before))
 
 
 def _halve(model, calls):
@@ -409,16 +411,6 @@ def _halved():
 
 
 @use
-def user_hook_before_wrapping():
-    _hooked(before=True)
-
-
-@use
-def user_hook_after_wrapping():
-    _hooked(before=False)
-
-
-@use
 def user_hook_registered_between_forward_and_backward():
     model, dp, opt = parallel("ddp")
     for step in range(6):
@@ -432,9 +424,14 @@ def user_hook_registered_between_forward_and_backward():
     dp.close()
 
 
-def _changed(change):
+@use
+def retyped_and_loaded():
     """Three steps, the change, three more."""
-    def train(wrap):
+    other = build(Mlp)
+    for p in other.parameters():
+        nn.init.constant_(p, 0.01)
+
+    def train(wrap, change):
         model = build(Mlp)
         dp = wrap(model)
         loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3)
@@ -443,25 +440,9 @@ def _changed(change):
         loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3, first=3)
         dp.close()
         return model
-    same_as_ddp(train)
-
-
-@use
-def double():
-    _changed(lambda model: model.double())
-
-
-@use
-def to_bfloat16():
-    _changed(lambda model: model.to(torch.bfloat16))
-
-
-@use
-def load_state_dict():
-    other = build(lambda: Mlp())
-    for p in other.parameters():
-        nn.init.constant_(p, 0.01)
-    _changed(lambda model: model.load_state_dict(other.state_dict()))
+    for change in (Mlp.double, Mlp.bfloat16,
+                   lambda model: model.load_state_dict(other.state_dict())):
+        same_as_ddp(lambda wrap: train(wrap, change))
 
 
 @use
@@ -575,25 +556,17 @@ def weights_read_through_numpy_and_state_dict():
     same_steps_as_ddp(step_of, steps=4)
 
 
-def _checkpointed(reentrant):
+@use
+def activation_checkpointing():
     from torch.utils.checkpoint import checkpoint
 
     class Checkpointed(Mlp):
         def forward(self, x):
             x = self[1](self[0](x))
-            x = checkpoint(lambda t: self[3](self[2](t)), x, use_reentrant=reentrant)
+            x = checkpoint(lambda t: self[3](self[2](t)), x, use_reentrant=self.reentrant)
             return self[4](x)
-    same_steps_as_ddp(of=Checkpointed)
-
-
-@use
-def activation_checkpointing():
-    _checkpointed(False)
-
-
-@use
-def activation_checkpointing_reentrant():
-    _checkpointed(True)
+    for Checkpointed.reentrant in (False, True):
+        same_steps_as_ddp(of=Checkpointed)
 
 
 @use
@@ -956,8 +929,10 @@ def join_is_quiet_and_a_missing_backward_pass_is_not():
     dp.close()
 
 
-def _joined(by_initial):
-    def train(wrap):
+@use
+def uneven_inputs_join():
+    """Divided by all ranks, or by those that have inputs left."""
+    def train(wrap, by_initial):
         model = build(Mlp)
         dp = wrap(model)
         opt = sgd(model.parameters())
@@ -967,17 +942,9 @@ def _joined(by_initial):
                 take_step(dp, opt, step)
         dp.close()
         return model
-    same_as_ddp(train, strategies=("ddp", "bulk", "dear"), exact=None if by_initial else False)
-
-
-@use
-def uneven_inputs_join():
-    _joined(True)
-
-
-@use
-def uneven_inputs_join_by_remaining_ranks():
-    _joined(False)
+    for by_initial in (True, False):
+        same_as_ddp(lambda wrap: train(wrap, by_initial), strategies=("ddp", "bulk", "dear"),
+                    exact=None if by_initial else False)
 
 
 @use
@@ -1087,25 +1054,6 @@ def kfac_finds_pythons_layers():
     kinds = {name: kind for name, kind, *_ in pre.layers()}
     assert (kinds["pool"], kinds["cube"], kinds["expand"]) == ("conv1d", "conv3d", "linear"), kinds
     assert list(left) == ["rare"] and "no factors are known" in left["rare"], left
-
-
-@use
-def kfac_alone_trains():
-    """Further in ten steps than SGD at the same rate."""
-    ends = {}
-    for preconditioned in (False, True):
-        model = build(Mlp)
-        opt = torch.optim.SGD(model.parameters(), 0.1)
-        pre = (lt.KFAC(model, "kfac(damping=0.003, factors=1, inverses=1)")
-               if preconditioned else opt)
-        x, y = rows(0)
-        for _ in range(10):
-            opt.zero_grad()
-            loss = loss_of(model(x), y)
-            loss.backward()
-            done = pre.step(opt) if preconditioned else opt.step()
-        ends[preconditioned] = loss.item()
-    assert done.inverses and not done.skipped and ends[True] < 0.8 * ends[False], ends
 
 
 @use
@@ -1235,40 +1183,11 @@ def kfac_accumulates():
                 "kfac(damping=0.03)", kind=TypeError)
 
 
-def kfac_by_hand(weights, steps, rate, damping):
-    """The steps of a two-layer tagger in f64, written anew (docs/kfac.md, Conventions): every
-    factor and inverse in every step, no clip.
-    `steps`: inputs [rows, features] and classes of all rows that count, over all ranks."""
-    w = [torch.cat([weights[i].detach(), weights[i + 1].detach()[:, None]], 1) for i in (0, 2)]
-    averages, updates = [], 0
-    for x, y in steps:
-        if not len(y):
-            continue  # no gradient, nothing for the averages
-        ones = torch.ones(len(y), 1, dtype=x.dtype)
-        inputs = [torch.cat([x, ones], 1)]
-        hidden = torch.tanh(inputs[0] @ w[0].T)
-        inputs.append(torch.cat([hidden, ones], 1))
-        outer = torch.softmax(inputs[1] @ w[1].T, 1) - nn.functional.one_hot(y, len(w[1]))
-        gradients = [(outer @ w[1][:, :-1]) * (1 - hidden ** 2), outer]
-        new = [(a.T @ a / len(y), g.T @ g / len(y)) for a, g in zip(inputs, gradients)]
-        updates += 1
-        rho = min(1 - 1 / updates, 0.95)
-        averages = [tuple(rho * o + (1 - rho) * n for o, n in zip(old, now))
-                    for old, now in zip(averages, new)] if averages else new
-        for i, (a, g) in enumerate(averages):
-            pi, gamma = ((a.trace() / len(a)) / (g.trace() / len(g))) ** 0.5, damping ** 0.5
-            whole = gradients[i].T @ inputs[i] / len(y)
-            inverses = [torch.linalg.inv(m + d * torch.eye(len(m), dtype=m.dtype))
-                        for m, d in ((a, pi * gamma), (g, gamma / pi))]
-            w[i] = w[i] - rate * inverses[1] @ whole @ inverses[0]
-    return [part for one in w for part in (one[:, :-1], one[:, -1])]
-
-
 @use
 def kfac_of_language_models():
     """Each layout, with and without targets that do not count, of ranks with different numbers of
-    them, and one step in which the first rank has none that counts: the steps written by hand of
-    the positions that count."""
+    them, and one step in which the first rank has none that counts: the steps of K-FAC on one rank
+    with the positions that count, a sample each."""
     size, rank, classes = dist.get_world_size(), dist.get_rank(), 5
     text = "damping=0.1, factors=1, inverses=1, kl=0"
 
@@ -1295,14 +1214,17 @@ def kfac_of_language_models():
                 positions = classes if how == "said" else 3  # where both layouts fit
                 torch.manual_seed(1)
                 model = nn.Sequential(nn.Linear(6, 7), nn.Tanh(), nn.Linear(7, classes)).double()
-                counted = []
+                whole = copy.deepcopy(model)
+                pre, opt = lt.KFAC(whole, f"kfac({text})"), torch.optim.SGD(whole.parameters(), 0.2)
                 for step in range(4):
                     parts = [batch(step, r, positions, ignored)
                              for r in (range(size) if ranks else [0])]
                     x, y = torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
-                    counted.append((x[y != ignored], y[y != ignored])
-                                   if ignored is not None else (x.flatten(0, 1), y.flatten()))
-                want = kfac_by_hand(list(model.parameters()), counted, 0.2, 0.1)
+                    counts = y != (-100 if ignored is None else ignored)
+                    if counts.any():
+                        opt.zero_grad()
+                        loss_of(whole(x[counts]), y[counts]).backward()
+                        pre.step(opt)
                 one = (
                     lt.DataParallel(model, f"ddp+kfac(spd, {text})", loss_average="batch_positions")
                     if ranks else lt.KFAC(model, f"kfac({text})", loss_average="batch_positions"))
@@ -1320,7 +1242,7 @@ def kfac_of_language_models():
                                                 ignore_index=index).backward()
                     one.step(opt)
                     opt.zero_grad()
-                for (name, p), q in zip(model.named_parameters(), want):
+                for (name, p), q in zip(model.named_parameters(), whole.parameters()):
                     assert (p - q).abs().max() < 1e-12, (how, ignored, ranks, name,
                                                          (p - q).abs().max())
                 if ranks:
@@ -1409,32 +1331,6 @@ def auto_is_ddp_bit_for_bit_through_new_plans():
         assert len(set(texts)) == 1, texts
         dp.close()
     assert seen[0] == "ddp" and len(set(seen)) > 1, set(seen)
-
-
-@use
-def auto_stays_with_its_plan_while_steps_are_as_predicted():
-    _, dp, opt = parallel("auto", measured_steps=2, replan_above=float("inf"))
-    loop(dp, opt, 12)
-    assert dp.plan_number == 1, dp.plan_number
-    if dist.get_rank() == 0:
-        assert len(json.loads(dp.report().to_json())["steps"]) == 9 * dist.get_world_size()
-    else:
-        dp.report()
-    dp.close()
-
-
-@use
-def auto_does_not_stay_with_what_a_trial_refutes():
-    """Where a message takes a second, one bucket is predicted shorter than ddp's two; on these
-    links it saves nothing like that."""
-    model = wide()
-    dp = lt.DataParallel(model, strategy="auto", measured_steps=2, replan_above=float("inf"),
-                         most_above_ddp=-1,
-                         cluster=CLUSTER % (dist.get_world_size(), "16 Mbit/s", "1 s"))
-    loop(dp, sgd(model.parameters()), 18)
-    assert "was tried in turn with ddp" in dp.trial and dp.trial.endswith("ddp runs"), dp.trial
-    assert dp.plan()["strategy"] == "ddp" and dp.plan_number == 2 and not dp.plan_is_final
-    dp.close()
 
 
 TRIAL = 1 + 2 * 2 * (1 + 1)  # steps, with measured_steps=1
@@ -1838,33 +1734,6 @@ def enqueued_steps_are_recorded():
     if dist.get_rank() == 0:
         assert (kinds[0] == kinds[1]
                 and {k for _, _, k in kinds[0]} >= {"forward", "backward", "all-reduce"}), kinds
-
-
-@use
-def compressors_enqueued_on_the_cpu():
-    """By the code for parameters on a device, with the other code's weights, and each goes on from
-    the other's state."""
-    def train(strategy, group, first, weights=None, state=None):
-        model, dp, _ = parallel(strategy, device_group=group, most_above_ddp=0.01)
-        if state is not None:
-            dp.load_state_dict(weights)
-            dp.load_exchange_state(state)
-        loop(dp, torch.optim.SGD(model.parameters(), 0.05), 4, first)
-        state = dp.state_dict(), dp.exchange_state()
-        dp.close()
-        return state
-
-    if dist.get_world_size() > 2:  # a sum's last bit may say which elements are sent
-        return
-    world = dist.group.WORLD
-    for strategy in ("ddp+fp16", "ddp+topk(density=0.05, dense_below=0)",
-                     "ddp+powersgd(rank=2, dense_below=0)", "ddp+onebit(dense_below=0)",
-                     "dear+acpsgd(rank=1, dense_below=0)"):
-        exact = "sgd" not in strategy  # products of factors are sums in the operator's order
-        here, there = train(strategy, None, 0), train(strategy, world, 0)
-        require_equal(strategy, list(there[0].items()), list(here[0].items()), exact)
-        here, there = train(strategy, None, 4, *there), train(strategy, world, 4, *here)
-        require_equal(strategy, list(there[0].items()), list(here[0].items()), exact)
 
 
 @use

@@ -490,20 +490,6 @@ INSTANTIATE_TEST_SUITE_P(Ranks, LogicalShape, testing::Values(1, 2, 3));
 
 class Owed : public testing::TestWithParam<int> {};
 
-TEST_P(Owed, ResidualsAndSentValuesSumToTheGradients) {
-  ranks(GetParam(), [](Communicator& communicator) {
-    for (const std::string& name : with_feedback())
-      for (const char* exchange : {"bulk+", "ddp(first=64B,bucket=2KiB)+"}) {
-        Branches job{communicator, exchange + name, false};
-        Books books(job.parameters);
-        for (int step = 0; step < kRandomSteps; ++step) books.step(job, step, Event::ordinary);
-        for (std::size_t p = 0; p < job.size(); ++p)
-          EXPECT_LE(books.error(job, p), communicator.size() * rounding(name) * books.travelled[p])
-              << job.strategy << ", " << job.parameters[p].first;
-      }
-  });
-}
-
 /// Steps that no rank counts give and send nothing.
 TEST_P(Owed, SkippedStepsAndLossScalesLoseNothing) {
   const Warnings quiet;

@@ -311,30 +311,6 @@ TEST(CurvatureUses, OfOneRankOfTwoAreCountedByRowsAndTerms) {
   });
 }
 
-TEST(CurvatureUses, KeepTheAveragesOfALayerThatNobodyUses) {
-  const KfacOptions options = uses_options(1, 1);
-  for (const int ranks : {1, 2, 3}) {
-    std::vector<RandomStep> steps = random_steps(5, ranks, false);
-    for (std::size_t s = 0; s < steps.size(); ++s) {
-      steps[s].frozen = {s > 0 && s % 2 == 0, false};
-      for (RankBatch& batch : steps[s].ranks) batch.uses = {s == 0 ? 1 : 0, 1};
-    }
-    for (RankBatch& batch : steps[2].ranks) batch.uses = {1, 1};  // frozen
-    comm::run_ranks(ranks, [&](Communicator& c) {
-      const KfacState first =
-          on_ranks(c, "ddp+kfac(spd, factors=1, inverses=1)", {steps[0]}, options).state;
-      const KfacState last =
-          on_ranks(c, "ddp+kfac(spd, factors=1, inverses=1)", steps, options).state;
-      for (std::size_t l = 0; l < last.layers.size(); ++l) {
-        if (last.layers[l].name != "branch0") continue;
-        EXPECT_EQ(last.layers[l].a.updates, 1);
-        EXPECT_TRUE(torch::equal(last.layers[l].a.average, first.layers[l].a.average));
-        EXPECT_TRUE(torch::equal(last.layers[l].g.average, first.layers[l].g.average));
-      }
-    });
-  }
-}
-
 // ---- Labels that do not count: K-FAC takes the steps that it takes without their positions.
 
 /// A class for each word, which looks at no other: [...] -> [..., 5].

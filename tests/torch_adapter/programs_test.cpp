@@ -3,13 +3,9 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/transformercoder.h>
-#include <torch/nn/modules/transformerlayer.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adam.h>
-#include <torch/optim/adamw.h>
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/schedulers/step_lr.h>
 #include <torch/optim/sgd.h>
@@ -93,55 +89,6 @@ TEST_P(Programs, CnnWithAdamClippingAndAccumulation) {
       torch::nn::utils::clip_grad_norm_(reference.parameters(), 0.5);
       ours.step(), theirs.step();
       rate.step(), their_rate.step();
-      parallel.require_same_weights("after a step");
-    }
-    EXPECT_LE(relative_error(flat(model), flat(reference)), 1e-9);
-  });
-}
-
-// Attention, a head that no loss reads, batches of other sizes on every rank.
-
-struct Transformer : torch::nn::Module {
-  torch::nn::TransformerEncoderLayerOptions layer =
-      torch::nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(16).dropout(0);
-  torch::nn::Embedding words = register_module("words", torch::nn::Embedding(11, 8));
-  torch::nn::TransformerEncoder encoder = register_module(
-      "encoder", torch::nn::TransformerEncoder(torch::nn::TransformerEncoderOptions(layer, 2)));
-  torch::nn::Linear head = register_module("head", torch::nn::Linear(8, 11));
-  torch::nn::Linear unused = register_module("unused", torch::nn::Linear(8, 3));
-  Transformer() { set_start(*this); }
-  /// [batch, length] of ids -> [batch, length, words]
-  at::Tensor forward(const at::Tensor& ids) {
-    return head->forward(encoder->forward(words->forward(ids.t())).transpose(0, 1));
-  }
-};
-
-TEST_P(Programs, TransformerWithAnUnusedHeadAndUnevenBatches) {
-  ranks(GetParam(), [](Communicator& communicator) {
-    Transformer model, reference;
-    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=2KiB)"});
-    torch::optim::AdamW ours(model.parameters(), 0.01), theirs(reference.parameters(), 0.01);
-    for (int step = 0; step < kProgramSteps; ++step) {
-      // Rank r has r + 1 + step % 3 sequences.
-      std::int64_t begin = 0, mine = 0, all = 0;
-      for (int r = 0; r < communicator.size(); ++r) {
-        const std::int64_t count = r + 1 + step % 3;
-        if (r < communicator.rank()) begin += count;
-        if (r == communicator.rank()) mine = count;
-        all += count;
-      }
-      const at::Tensor ids = (torch::arange(all * 6).reshape({all, 6}) * 7 + step) % 11;
-      const auto loss = [](Transformer& m, const at::Tensor& in) {
-        return torch::nn::functional::cross_entropy(m.forward(in).flatten(0, 1),
-                                                    ((in + 1) % 11).flatten());
-      };
-      ours.zero_grad(), theirs.zero_grad();
-      loss(reference, ids).backward();
-      parallel.set_batch(mine);
-      loss(model, ids.narrow(0, begin, mine)).backward();
-      EXPECT_EQ(parallel.finish().unused_everywhere, 2);
-      EXPECT_FALSE(model.unused->weight.grad().defined());
-      ours.step(), theirs.step();
       parallel.require_same_weights("after a step");
     }
     EXPECT_LE(relative_error(flat(model), flat(reference)), 1e-9);

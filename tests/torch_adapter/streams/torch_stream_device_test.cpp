@@ -77,18 +77,7 @@ TEST_F(TorchStreamDeviceTest, ADeviceWithoutAnIndexIsTheCurrentOne) {
   EXPECT_EQ(device.stream(1).device(), support::logged_device(1));
 }
 
-TEST_F(TorchStreamDeviceTest, WhatWasCurrentIsCurrentAgain) {
-  TorchStreamDevice device(support::logged_device(1), 3, support::logged_work());
-  const c10::StreamGuard own_of_1(stream_of(support::logged_device(1), 8));
-  const c10::StreamGuard own(stream_of(support::logged_device(0), 7));
-  device.enqueue(2, work());
-  EXPECT_THAT(taken_calls(), ElementsAre("1:2 does task 0"));
-  EXPECT_EQ(support::current_device().index(), 0);
-  EXPECT_EQ(support::current_stream(0).id(), 7);
-  EXPECT_EQ(support::current_stream(1).id(), 8);
-}
-
-TEST_F(TorchStreamDeviceTest, AndAfterAnException) {
+TEST_F(TorchStreamDeviceTest, WhatWasCurrentIsCurrentAgainAlsoAfterAnException) {
   TorchStreamDevice device(support::logged_device(1), 3, [](const exec::StreamWork&) {
     EXPECT_EQ(support::current_stream(1).id(), 2);
     throw std::runtime_error("out of memory");
@@ -135,19 +124,6 @@ TEST_F(TorchStreamDeviceTest, WhatWasNotRecordedIsNotWaitedFor) {
   EXPECT_THROW(device.wait(1, 0), InternalError);  // made with event 1
   EXPECT_THROW(device.host_wait(0), InternalError);
   EXPECT_NO_THROW(device.wait(1, 1));
-}
-
-std::string refusal_of(c10::Device device) {
-  return thrown_by<DeviceError>(
-      [&] { const TorchStreamDevice made(device, 2, [](const exec::StreamWork&) {}); });
-}
-
-TEST_F(TorchStreamDeviceTest, DevicesWithoutStreamsAreRefused) {
-  EXPECT_THAT(refusal_of(c10::Device(c10::kCPU)), HasSubstr("device cpu: expected"));
-  EXPECT_THAT(refusal_of(c10::Device(c10::kMeta)), HasSubstr("device meta: expected"));
-  EXPECT_THAT(refusal_of(c10::Device(c10::kXLA, 0)), HasSubstr("device xla:0: expected"));
-  EXPECT_THAT(refusal_of(support::logged_device(2)), HasSubstr("found 2 of them"));
-  EXPECT_EQ(refusal_of(support::logged_device(1)), "");
 }
 
 // Times by events: which events, in which streams, and who waits.
@@ -235,6 +211,8 @@ TEST(NamedDevice, SaysWhatIsNotHere) {
   if (!c10::impl::hasDeviceGuardImpl(c10::kCUDA)) {
     EXPECT_THAT(refusal<DeviceError>("cuda"), HasSubstr("device cuda: expected one with streams"));
   }
+  EXPECT_THAT(thrown_by<DeviceError>([] { TorchStreamDevice(c10::Device(c10::kCPU), 2, {}); }),
+              HasSubstr("device cpu: expected"));
 }
 
 /// Marks in the one stream, other work before a round that counts, and no wait but for its end.

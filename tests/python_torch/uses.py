@@ -799,24 +799,6 @@ def two_models_one_group():
 
 
 @use
-def two_models_two_groups():
-    groups = [dist.new_group(), dist.new_group()]
-
-    def train(wrap):
-        models = [build(Mlp), build(lambda: Mlp(nn.Tanh()))]
-        dps = [wrap(m, process_group=g) for m, g in zip(models, groups)]
-        opts = [sgd(m.parameters()) for m in models]
-        for step in range(5):
-            for dp, opt in zip(dps, opts):
-                take_step(dp, opt, step)
-        for dp in dps:
-            dp.settle()
-            dp.close()
-        return [t for m in models for t in m.named_parameters()]
-    same_as_ddp(train)
-
-
-@use
 def two_models_two_overlapping_groups():
     """{0, 1} and {1, 2} of 3 ranks: rank 1 is in both. Two ranks a group, so bit for bit."""
     if dist.get_world_size() < 3:
@@ -1127,31 +1109,25 @@ def kfac_with_a_grad_scaler():
 
 @use
 def kfac_accumulates():
-    """loss / n over n backward passes takes the steps of the joined batch, however it is said:
-    plainly, under no_sync and a GradScaler whose scale changes, over ranks and alone. Other numbers
-    of passes are warned of, once."""
+    """loss / n over n backward passes takes the steps of the joined batch, however it is said: under
+    no_sync or not, over ranks and alone. Other numbers of passes are warned of, once."""
     text, n = "damping=0.01, factors=2, inverses=4", 4
 
-    def run(passes, ranks=True, said=None, in_text=None, syncs=True, scales=False):
+    def run(passes, ranks=True, said=None, in_text=None, syncs=True):
         model = build(Mlp).double()
         opt = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-        scaler = torch.amp.GradScaler("cpu", init_scale=64.0) if scales else None
         strategy = (
             f"kfac({'spd, ' if ranks else ''}{text}{f', accumulate={in_text}' if in_text else ''})")
-        one = (lt.DataParallel if ranks else lt.KFAC)(model, strategy, accumulate=said,
-                                                      scaler=scaler)
+        one = (lt.DataParallel if ranks else lt.KFAC)(model, strategy, accumulate=said)
         with Stderr() as stderr:
             for step in range(8):
                 x, y = rows(step, count=24) if ranks else rows(step, 0, count=24)
                 for k, (a, b) in enumerate(zip(x.double().chunk(passes), y.chunk(passes))):
                     with (one.no_sync()
                           if ranks and not syncs and k + 1 < passes else contextlib.nullcontext()):
-                        loss = loss_of((one if ranks else model)(a), b) / passes
-                        (scaler.scale(loss) if scales else loss).backward()
-                one.step(opt, scaler=scaler) if scales else one.step(opt)
+                        (loss_of((one if ranks else model)(a), b) / passes).backward()
+                one.step(opt)
                 opt.zero_grad()
-                if scales:
-                    scaler.update(2.0 ** (step % 3))
         if ranks:
             one.close()
         return (list(model.named_parameters()),
@@ -1160,8 +1136,7 @@ def kfac_accumulates():
     for ranks in (False, True):
         joined, said = run(1, ranks)
         assert not said, said
-        for options in ({"said": n}, {"in_text": n}, {"said": n, "in_text": n, "syncs": False},
-                        {"said": n, "syncs": False, "scales": True}):
+        for options in ({"said": n}, {"in_text": n}, {"said": n, "in_text": n, "syncs": False}):
             found, said = run(n, ranks, **options)
             for (name, p), (_, q) in zip(found, joined):
                 assert (p - q).abs().max() < 1e-12, (ranks, options, name, (p - q).abs().max())
@@ -1817,7 +1792,7 @@ def checkpoint_around_the_wrapper():
 
 @use
 def optimizers_that_do_not_fit_the_model():
-    """A rate of 0, parts of the model; another model's alone is refused."""
+    """A rate of 0, and parts of the model."""
     def train(wrap):
         model = build(Mlp)
         dp = wrap(model)
@@ -1833,21 +1808,6 @@ def optimizers_that_do_not_fit_the_model():
     assert len(said) == len(STRATEGIES) and all('SGD(momentum=0.9) does not hold 4 of '
                                                 '6 parameters that got gradients '
                                                 '("2.weight"' in w for w in said), said
-
-    for strategy in STRATEGIES:
-        model, dp, _ = parallel(strategy)
-        other = build(Mlp)
-        for step in range(3):
-            backward(dp, step)
-            foreign = step == 1 and lt.rank() == 1
-            opt = sgd((other if foreign else model).parameters())
-            if step == 1:
-                refused(lambda: dp.step(opt), "holds no parameter of this model")
-            else:
-                dp.step(opt)
-        dp.settle()
-        dp.require_same_weights()
-        dp.close()
 
 
 def main(names):

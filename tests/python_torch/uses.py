@@ -1109,8 +1109,8 @@ def kfac_with_a_grad_scaler():
 
 @use
 def kfac_accumulates():
-    """loss / n over n backward passes takes the steps of the joined batch, however it is said: under
-    no_sync or not, over ranks and alone. Other numbers of passes are warned of, once."""
+    """loss / n over n backward passes takes the steps of the joined batch, however it is said,
+    under no_sync or not, over ranks and alone. Other numbers of passes are warned of, once."""
     text, n = "damping=0.01, factors=2, inverses=4", 4
 
     def run(passes, ranks=True, said=None, in_text=None, syncs=True):

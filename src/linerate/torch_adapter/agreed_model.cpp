@@ -24,32 +24,6 @@
 
 namespace linerate::torch_adapter {
 
-ModelState agreed_model(const NamedTensors& parameters, const NamedTensors& buffers,
-                        const std::string& problem, comm::Communicator& communicator,
-                        const DataParallelOptions& options, const std::string& who) {
-  std::string wrong =
-      problem.empty() ? unsupported(parameters, buffers, !options.device_group.empty()) : problem;
-  ModelState state;
-  if (wrong.empty()) {
-    state = collect(parameters, buffers);
-    if (state.trained.empty()) wrong = "no parameter requires a gradient";
-  }
-  comm::require_no_problem(communicator, who, wrong);
-  comm::require_success(communicator, who, [&] {
-    if (options.cluster) validate(*options.cluster, who + ": option cluster");
-  });
-  comm::require_same(communicator, who + ": model", describe(parameters, buffers));
-  comm::require_same(
-      communicator, who + ": options",
-      {"name " + options.name, "strategy " + options.strategy,
-       fmt::format("buffers {}", static_cast<int>(options.buffers)),
-       "device group " + options.device_group,
-       fmt::format("measured steps {}, replan above {}, most above ddp {}", options.measured_steps,
-                   options.replan_above, options.most_above_ddp),
-       options.cluster ? "cluster " + to_json(*options.cluster) : "no cluster"});
-  return state;
-}
-
 // Lists a model's parameters and buffers, and finds what cannot be exchanged, with the way out in
 // the message. DataParallel asks at its construction and whenever the model has changed. Tensors
 // that modules share are listed once. Ranks compare the lines of describe() before the first
@@ -90,34 +64,8 @@ c10::Device device_of_first(const NamedTensors& tensors) {
   return c10::kCPU;
 }
 
-template <typename Named>
-NamedTensors to_list(const Named& named) {
-  NamedTensors list;
-  for (const auto& item : named) list.emplace_back(item.key(), item.value());
-  return list;
-}
-
-}  // namespace
-
-std::string sparse_module(torch::nn::Module& model) {
-  const auto is_sparse = [](const torch::nn::Module& module) {
-    const auto* embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(&module);
-    const auto* bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(&module);
-    return (embedding && embedding->options.sparse()) || (bag && bag->options.sparse());
-  };
-  const auto complaint = [](const std::string& name) {
-    return fmt::format(
-        "module \"{}\" makes sparse gradients, which are not supported; construct it without "
-        "the option sparse",
-        name);
-  };
-  if (is_sparse(model)) return complaint(model.name());
-  // The list leaves out the model itself, which may live on the stack and then has no shared_ptr.
-  for (const auto& item : model.named_modules("", /*include_self=*/false))
-    if (is_sparse(*item.value())) return complaint(item.key());
-  return "";
-}
-
+/// Why some tensor cannot be exchanged, as a sentence; empty if all can. All of them may lie on a
+/// device only if a process group moves device memory.
 std::string unsupported(const NamedTensors& parameters, const NamedTensors& buffers,
                         bool exchanges_device_memory) {
   const c10::Device from = device_of_first(parameters);
@@ -142,6 +90,8 @@ std::string unsupported(const NamedTensors& parameters, const NamedTensors& buff
   return "";
 }
 
+/// `parameters` and `buffers` must be supported. A tensor that appears twice counts by its first
+/// name.
 ModelState collect(const NamedTensors& parameters, const NamedTensors& buffers) {
   ModelState state;
   std::unordered_set<const c10::TensorImpl*> seen;
@@ -159,6 +109,7 @@ ModelState collect(const NamedTensors& parameters, const NamedTensors& buffers) 
   return state;
 }
 
+/// One line a tensor: everything that must be the same on every rank.
 std::vector<std::string> describe(const NamedTensors& parameters, const NamedTensors& buffers) {
   std::vector<std::string> lines;
   const auto add = [&lines](std::string_view what, const std::string& name, const at::Tensor& t) {
@@ -173,16 +124,58 @@ std::vector<std::string> describe(const NamedTensors& parameters, const NamedTen
   return lines;
 }
 
+}  // namespace
+
+std::string sparse_module(torch::nn::Module& model) {
+  const auto is_sparse = [](const torch::nn::Module& module) {
+    const auto* embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(&module);
+    const auto* bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(&module);
+    return (embedding && embedding->options.sparse()) || (bag && bag->options.sparse());
+  };
+  const auto complaint = [](const std::string& name) {
+    return fmt::format(
+        "module \"{}\" makes sparse gradients, which are not supported; construct it without "
+        "the option sparse",
+        name);
+  };
+  if (is_sparse(model)) return complaint(model.name());
+  // The list leaves out the model itself, which may live on the stack and then has no shared_ptr.
+  for (const auto& item : model.named_modules("", /*include_self=*/false))
+    if (is_sparse(*item.value())) return complaint(item.key());
+  return "";
+}
+
+ModelState agreed_model(const NamedTensors& parameters, const NamedTensors& buffers,
+                        const std::string& problem, comm::Communicator& communicator,
+                        const DataParallelOptions& options, const std::string& who) {
+  std::string wrong =
+      problem.empty() ? unsupported(parameters, buffers, !options.device_group.empty()) : problem;
+  ModelState state;
+  if (wrong.empty()) {
+    state = collect(parameters, buffers);
+    if (state.trained.empty()) wrong = "no parameter requires a gradient";
+  }
+  comm::require_no_problem(communicator, who, wrong);
+  comm::require_success(communicator, who, [&] {
+    if (options.cluster) validate(*options.cluster, who + ": option cluster");
+  });
+  comm::require_same(communicator, who + ": model", describe(parameters, buffers));
+  comm::require_same(
+      communicator, who + ": options",
+      {"name " + options.name, "strategy " + options.strategy,
+       fmt::format("buffers {}", static_cast<int>(options.buffers)),
+       "device group " + options.device_group,
+       fmt::format("measured steps {}, replan above {}, most above ddp {}", options.measured_steps,
+                   options.replan_above, options.most_above_ddp),
+       options.cluster ? "cluster " + to_json(*options.cluster) : "no cluster"});
+  return state;
+}
+
 std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : named) tensors.push_back(tensor);
   return tensors;
 }
-
-NamedTensors named_parameters(torch::nn::Module& model) {
-  return to_list(model.named_parameters());
-}
-NamedTensors named_buffers(torch::nn::Module& model) { return to_list(model.named_buffers()); }
 
 namespace {
 

@@ -36,21 +36,7 @@ struct ModelState {
 /// Names a module whose gradients would be sparse; empty when there is none.
 std::string sparse_module(torch::nn::Module& model);
 
-/// Why some tensor cannot be exchanged, as a sentence; empty if all can. All of them may lie on a
-/// device only if a process group moves device memory.
-std::string unsupported(const NamedTensors& parameters, const NamedTensors& buffers,
-                        bool exchanges_device_memory);
-
-/// `parameters` and `buffers` must be supported. A tensor that appears twice counts by its first
-/// name.
-ModelState collect(const NamedTensors& parameters, const NamedTensors& buffers);
-
-/// One line a tensor: everything that must be the same on every rank.
-std::vector<std::string> describe(const NamedTensors& parameters, const NamedTensors& buffers);
-
 std::vector<at::Tensor> tensors_of(const NamedTensors& named);
-NamedTensors named_parameters(torch::nn::Module& model);
-NamedTensors named_buffers(torch::nn::Module& model);
 
 // The checks with which ranks agree before a model's gradients may be exchanged. Private to
 // torch_adapter.

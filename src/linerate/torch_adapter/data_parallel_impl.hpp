@@ -100,7 +100,6 @@ struct DataParallel::Impl {
   /// A gradient has come. Takes the loss scale of its backward pass, if the options or the program
   /// tell it.
   void take_scale();
-  void set_loss_scale(std::optional<double> scale);
   void forget_cleared_scale();
   void refuse_two_scales(std::optional<double> other);
   void on_use(std::size_t block, doc::FactorSide side, const Span& took);
@@ -111,7 +110,6 @@ struct DataParallel::Impl {
 
   /// Whether gradients may leave as they come; if so, begins the step.
   bool may_send();
-  void set_batch(std::int64_t count);
 
   /// Begins the step unless it has begun. If another object has the turn, nothing of the step is
   /// sent before the end of backward.
@@ -172,7 +170,6 @@ struct DataParallel::Impl {
   void warn_no_backward();
   void warn_again();
   void warn_unheard_failure();
-  void require_same_weights(const std::string& what);
   bool any_rank_owes(const compress::CompressionState& state);
 };
 

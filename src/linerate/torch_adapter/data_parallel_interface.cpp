@@ -11,6 +11,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -260,24 +261,6 @@ void DataParallel::Impl::settle() {
   }
 }
 
-void DataParallel::Impl::set_batch(std::int64_t count) {
-  const std::lock_guard lock(mutex);
-  const c10::NoGradGuard no_grad;
-  check_usable();
-  require_no_capture();
-  settle();
-  if (count < 0)
-    throw UsageError(
-        fmt::format("{}: set_batch: expected at least 0 samples, found {}", who, count));
-  if (samples || x().runner().in_step() || x().count().any_to_exchange())
-    throw UsageError(
-        fmt::format("{}: set_batch: the backward pass of step {} has begun, or its batch was set "
-                    "already; call it once, before backward",
-                    who, step));
-  samples = count;
-  begin();
-}
-
 void DataParallel::Impl::warn_unheard_failure() {
   if (!second_order()) return;
   if (const std::exception_ptr failure = second_order()->take_failure()) try {
@@ -286,16 +269,6 @@ void DataParallel::Impl::warn_unheard_failure() {
       log::warning(fmt::format("{}: rank {}: the next step would have ended the run: {}", who,
                                communicator.rank(), e.what()));
     }
-}
-
-void DataParallel::Impl::require_same_weights(const std::string& what) {
-  check_usable();
-  settle();
-  look_at_model();
-  NamedTensors all = now.parameters;
-  if (options.buffers == BufferPolicy::broadcast)
-    all.insert(all.end(), now.buffers.begin(), now.buffers.end());
-  require_same_tensors(communicator, fmt::format("{}: {}", who, what), all);
 }
 
 /// Whether any rank has a residual. All ranks have the same parameters, so either all ranks come to
@@ -342,8 +315,37 @@ DataParallel::~DataParallel() {
 DataParallel::NoSync::NoSync(DataParallel& owner) : owner_(owner) { ++owner_.impl_->accumulating; }
 DataParallel::NoSync::~NoSync() { --owner_.impl_->accumulating; }
 
-void DataParallel::set_batch(std::int64_t samples) { impl_->set_batch(samples); }
-void DataParallel::set_loss_scale(std::optional<double> scale) { impl_->set_loss_scale(scale); }
+void DataParallel::set_batch(std::int64_t count) {
+  Impl& impl = *impl_;
+  const std::lock_guard lock(impl.mutex);
+  const c10::NoGradGuard no_grad;
+  impl.check_usable();
+  impl.require_no_capture();
+  impl.settle();
+  if (count < 0)
+    throw UsageError(
+        fmt::format("{}: set_batch: expected at least 0 samples, found {}", impl.who, count));
+  if (impl.samples || impl.x().runner().in_step() || impl.x().count().any_to_exchange())
+    throw UsageError(
+        fmt::format("{}: set_batch: the backward pass of step {} has begun, or its batch was set "
+                    "already; call it once, before backward",
+                    impl.who, impl.step));
+  impl.samples = count;
+  impl.begin();
+}
+void DataParallel::set_loss_scale(std::optional<double> scale) {
+  Impl& impl = *impl_;
+  const std::lock_guard lock(impl.mutex);
+  const auto is_normal = [](double value) { return std::isnormal(static_cast<float>(value)); };
+  if (scale && !(*scale > 0 && is_normal(*scale) && is_normal(1 / *scale)))
+    throw UsageError(fmt::format(
+        "{}: set_loss_scale: expected a number above 0 that f32 holds with its inverse, found {}",
+        impl.who, *scale));
+  impl.forget_cleared_scale();
+  if (impl.scale_is_taken && scale != impl.loss_scale) return impl.refuse_two_scales(scale);
+  impl.loss_scale = scale;
+  impl.x().set_loss_scale(scale);
+}
 bool DataParallel::knows_loss_scale() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->scale_is_taken;
@@ -447,7 +449,13 @@ void DataParallel::refuse_step(const std::string& reason) {
       InputError(fmt::format("{}: step {}", impl_->who, impl_->step), reason)));
 }
 void DataParallel::require_same_weights(const std::string& what) {
-  impl_->require_same_weights(what);
+  impl_->check_usable();
+  impl_->settle();
+  impl_->look_at_model();
+  NamedTensors all = impl_->now.parameters;
+  if (impl_->options.buffers == BufferPolicy::broadcast)
+    all.insert(all.end(), impl_->now.buffers.begin(), impl_->now.buffers.end());
+  require_same_tensors(impl_->communicator, fmt::format("{}: {}", impl_->who, what), all);
 }
 const doc::Plan& DataParallel::plan() const { return *impl_->x().planner().plan(); }
 doc::Workload DataParallel::workload() const { return impl_->x().planner().workload(); }

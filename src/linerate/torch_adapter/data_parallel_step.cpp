@@ -20,7 +20,6 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 
@@ -77,19 +76,6 @@ void DataParallel::Impl::take_scale() {
   if (scale_is_taken && scale != loss_scale) return refuse_two_scales(scale);
   loss_scale = scale;
   scale_is_taken = true;
-  x().set_loss_scale(scale);
-}
-
-void DataParallel::Impl::set_loss_scale(std::optional<double> scale) {
-  const std::lock_guard lock(mutex);
-  const auto is_normal = [](double value) { return std::isnormal(static_cast<float>(value)); };
-  if (scale && !(*scale > 0 && is_normal(*scale) && is_normal(1 / *scale)))
-    throw UsageError(fmt::format(
-        "{}: set_loss_scale: expected a number above 0 that f32 holds with its inverse, found {}",
-        who, *scale));
-  forget_cleared_scale();
-  if (scale_is_taken && scale != loss_scale) return refuse_two_scales(scale);
-  loss_scale = scale;
   x().set_loss_scale(scale);
 }
 

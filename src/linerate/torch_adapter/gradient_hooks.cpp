@@ -127,10 +127,17 @@ bool are_same(const NamedTensors& a, const NamedTensors& b) {
   });
 }
 
+template <typename Named>
+NamedTensors to_list(const Named& named) {
+  NamedTensors list;
+  for (const auto& item : named) list.emplace_back(item.key(), item.value());
+  return list;
+}
+
 }  // namespace
 
 ModelMembers ModelMembers::of(torch::nn::Module& model) {
-  return {named_parameters(model), named_buffers(model)};
+  return {to_list(model.named_parameters()), to_list(model.named_buffers())};
 }
 
 bool ModelMembers::operator==(const ModelMembers& other) const {

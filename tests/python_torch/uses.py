@@ -171,6 +171,16 @@ def backward(dp, step, scaler=None, factor=1):
     (loss if scaler is None else scaler.scale(loss)).backward()
 
 
+@contextlib.contextmanager
+def wrapped(wrap, of=Mlp, make=build, opt_of=sgd, **options):
+    """(model, wrapper, optimizer), settled and closed at the end."""
+    model = make(of)
+    dp = wrap(model, **options)
+    yield model, dp, opt_of([p for p in model.parameters() if p.requires_grad])
+    dp.settle()
+    dp.close()
+
+
 def take_step(dp, opt, step):
     backward(dp, step)
     dp.step(opt)
@@ -185,15 +195,12 @@ def loop(dp, opt, steps=6, first=0):
 def trained(wrap, step_of=take_step, of=Mlp, steps=6, opt_of=sgd, make=build, end=None, **options):
     """What `steps` steps make of a model of this class: its parameters, and what step_of(dp, opt,
     step) and, after the last step, end(dp) return. `options`: the wrapper's."""
-    model = make(of)
-    dp = wrap(model, **options)
-    opt = opt_of([p for p in model.parameters() if p.requires_grad])
     seen = []
-    for step in range(steps):
-        seen += step_of(dp, opt, step) or []
-    dp.settle()
-    seen += (end(dp) if end else None) or []
-    dp.close()
+    with wrapped(wrap, of, make, opt_of, **options) as (model, dp, opt):
+        for step in range(steps):
+            seen += step_of(dp, opt, step) or []
+        dp.settle()
+        seen += (end(dp) if end else None) or []
     return [*named(model), *seen]
 
 
@@ -685,20 +692,17 @@ def parameters_shared_by_layers():
 @use
 def parameter_groups_and_schedulers():
     def train(wrap):
-        model = build_for_sums_of_any_order(Mlp)
-        dp = wrap(model)
-        opt = torch.optim.AdamW([{"params": model[0].parameters(), "lr": 1e-2},
-                                 {"params": model[2].parameters(), "weight_decay": 0.1},
-                                 {"params": [model[4].weight]},
-                                 {"params": [model[4].bias], "lr": 1e-4}], 1e-3)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(opt, 0.02, total_steps=20)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # "lr_scheduler.step() before optimizer.step()"
-            for step in range(8):
-                take_step(dp, opt, step)
-                schedule.step()
-        dp.settle()
-        dp.close()
+        with wrapped(wrap, make=build_for_sums_of_any_order) as (model, dp, _):
+            opt = torch.optim.AdamW([{"params": model[0].parameters(), "lr": 1e-2},
+                                     {"params": model[2].parameters(), "weight_decay": 0.1},
+                                     {"params": [model[4].weight]},
+                                     {"params": [model[4].bias], "lr": 1e-4}], 1e-3)
+            schedule = torch.optim.lr_scheduler.OneCycleLR(opt, 0.02, total_steps=20)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # "lr_scheduler.step() before optimizer.step()"
+                for step in range(8):
+                    take_step(dp, opt, step)
+                    schedule.step()
         return model
     same_as_ddp(train)
 
@@ -721,11 +725,11 @@ def every_optimizer():
             continue
 
         def train(wrap, name=name, options=options):
-            model = build_for_sums_of_any_order(Mlp)
-            dp = wrap(model)
-            opt = getattr(torch.optim, name)(model.parameters(), **options)
-            loop(dp, opt, 5)
-            dp.close()
+            def opt_of(parameters):
+                return getattr(torch.optim, name)(parameters, **options)
+            with wrapped(wrap, make=build_for_sums_of_any_order,
+                         opt_of=opt_of) as (model, dp, opt):
+                loop(dp, opt, 5)
             moments = [(f"{name} {k}", v) for s in opt.state.values() for k, v in sorted(s.items())
                        if isinstance(v, torch.Tensor)]
             return [(f"{name} {n}", p) for n, p in named(model)] + moments
@@ -735,9 +739,6 @@ def every_optimizer():
 @use
 def lbfgs_with_a_closure():
     def train(wrap):
-        model = build(Mlp)
-        dp = wrap(model)
-        opt = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
         x, y = rows(0)
 
         def closure():
@@ -748,9 +749,10 @@ def lbfgs_with_a_closure():
             total = loss.detach().clone()
             dist.all_reduce(total)
             return total / dist.get_world_size()
-        for _ in range(2):
-            opt.step(closure) if isinstance(dp, TorchDDP) else dp.step(opt, closure=closure)
-        dp.close()
+        with wrapped(wrap, opt_of=lambda p: torch.optim.LBFGS(p, lr=0.1, max_iter=3)) as (
+                model, dp, opt):
+            for _ in range(2):
+                opt.step(closure) if isinstance(dp, TorchDDP) else dp.step(opt, closure=closure)
         return model
     same_as_ddp(train, strategies=("ddp", "dear"))
 
@@ -845,17 +847,13 @@ def fork_started_data_loaders():
     data = torch.utils.data.TensorDataset(*rows(0, count=24))
 
     def train(wrap):
-        model = build(Mlp)
-        dp = wrap(model)
-        opt = sgd(model.parameters())
-        for _ in range(2):
-            loader = torch.utils.data.DataLoader(data, 8, num_workers=1,
-                                                 multiprocessing_context="fork")
-            for x, y in loader:
-                loss_of(dp(x), y).backward()
-                dp.step(opt)
-        dp.settle()
-        dp.close()
+        with wrapped(wrap) as (model, dp, opt):
+            for _ in range(2):
+                loader = torch.utils.data.DataLoader(data, 8, num_workers=1,
+                                                     multiprocessing_context="fork")
+                for x, y in loader:
+                    loss_of(dp(x), y).backward()
+                    dp.step(opt)
         return model
     same_as_ddp(train, strategies=("ddp", "dear"))
 
@@ -915,14 +913,11 @@ def join_is_quiet_and_a_missing_backward_pass_is_not():
 def uneven_inputs_join():
     """Divided by all ranks, or by those that have inputs left."""
     def train(wrap, by_initial):
-        model = build(Mlp)
-        dp = wrap(model)
-        opt = sgd(model.parameters())
-        scope = dp.dp.join if isinstance(dp, TorchDDP) else dp.join
-        with scope(divide_by_initial_world_size=by_initial):
-            for step in range(3 + 2 * dist.get_rank()):
-                take_step(dp, opt, step)
-        dp.close()
+        with wrapped(wrap) as (model, dp, opt):
+            scope = dp.dp.join if isinstance(dp, TorchDDP) else dp.join
+            with scope(divide_by_initial_world_size=by_initial):
+                for step in range(3 + 2 * dist.get_rank()):
+                    take_step(dp, opt, step)
         return model
     for by_initial in (True, False):
         same_as_ddp(lambda wrap: train(wrap, by_initial), strategies=("ddp", "bulk", "dear"),
@@ -1794,15 +1789,12 @@ def checkpoint_around_the_wrapper():
 def optimizers_that_do_not_fit_the_model():
     """A rate of 0, and parts of the model."""
     def train(wrap):
-        model = build(Mlp)
-        dp = wrap(model)
-        for opt in (torch.optim.SGD(model.parameters(), 0.0, momentum=0.9),
-                    sgd(model[0].parameters())):
-            for step in range(2):
-                take_step(dp, opt, step)
-                model.zero_grad()
-        dp.settle()
-        dp.close()
+        with wrapped(wrap) as (model, dp, _):
+            for opt in (torch.optim.SGD(model.parameters(), 0.0, momentum=0.9),
+                        sgd(model[0].parameters())):
+                for step in range(2):
+                    take_step(dp, opt, step)
+                    model.zero_grad()
         return model
     said = said_while(lambda: same_as_ddp(train))
     assert len(said) == len(STRATEGIES) and all('SGD(momentum=0.9) does not hold 4 of '

@@ -10,7 +10,7 @@ import linerate.torch as lt
 from uses import (STRATEGIES, Branches, Mlp, Net, Stderr, backward, build,
                   build_for_sums_of_any_order, images, loss_of, made_anew, named, parallel, refused,
                   require_equal, rows, said_while, same_as_ddp, same_steps_as, same_steps_as_ddp,
-                  sgd, take_step, trained, trained_by_ddp, use)
+                  sgd, take_step, trained, trained_by_ddp, use, wrapped)
 
 
 def mean_of_ranks(grads_of, steps=4):
@@ -335,26 +335,23 @@ def several_optimizers():
                 torch.optim.Adam([*model[2].parameters(), *model[4].parameters()], 1e-2))
 
     def at_once(wrap):
-        model = build_for_sums_of_any_order(Mlp)
-        dp, both = wrap(model), halves(model)
-        for step in range(5):
-            backward(dp, step)
-            dp.finish()
-            for opt in both:
-                opt.step()
-                opt.zero_grad()
-        dp.close()
+        with wrapped(wrap, make=build_for_sums_of_any_order) as (model, dp, _):
+            both = halves(model)
+            for step in range(5):
+                backward(dp, step)
+                dp.finish()
+                for opt in both:
+                    opt.step()
+                    opt.zero_grad()
         return model
     same_as_ddp(at_once)
 
     def in_turn(wrap):
-        model = build_for_sums_of_any_order(Mlp)
-        dp, both = wrap(model), halves(model)
-        for step in range(6):
-            take_step(dp, both[step % 2], step)
-            model.zero_grad()
-        dp.settle()
-        dp.close()
+        with wrapped(wrap, make=build_for_sums_of_any_order) as (model, dp, _):
+            both = halves(model)
+            for step in range(6):
+                take_step(dp, both[step % 2], step)
+                model.zero_grad()
         return model
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -110,11 +110,14 @@ TEST_P(SharedCurvature, EveryStrategyTakesTheStepsOfOneRankWithAllSamples) {
   const CurvatureJob eigen{.options = kfac_options(InverseMethod::eigen)};
   CurvatureJob uneven_eigen = eigen;
   uneven_eigen.uneven = true;  // signs, and any basis of equal eigenvalues, are the owner's
+  CurvatureJob reduced;
+  reduced.options.shared_positions = SharedPositions::reduce;
   const std::vector<std::string> exchanges = {"ddp+", "ddp(first=64B,bucket=512B)+", "bulk+"};
   for (const Row& row :
        {Row{.exchanges = exchanges, .job = {.measured_steps = 2}},
         Row{.exchanges = {"ddp+"}, .job = {.uneven = true}},
         Row{.exchanges = {"ddp+"}, .job = uneven_eigen},
+        Row{.exchanges = {"ddp+"}, .job = reduced},
         Row{.exchanges = exchanges,
             .samples = Samples::tokens,
             .job = {.uneven = true, .measured_steps = 2}},

@@ -213,24 +213,6 @@ TEST_P(EveryCompressor, ThatOnlyRoundsTrainsAsDenseDoes) {
   });
 }
 
-/// An infinity on one rank: no rank applies the step, and the next ones are as if it had not been.
-TEST_P(EveryCompressor, SkipsAStepWithAnInfinityOnAllRanks) {
-  const Warnings quiet;
-  ranks(GetParam(), [](Communicator& communicator) {
-    for (const std::string& name : registered_compressors())
-      for (const float bad : {kFloatInfinity, kFloatNaN}) {
-        const std::string strategy = "ddp+" + name;
-        Job plain{communicator, strategy, 1e-3}, hit{communicator, strategy, 1e-3};
-        for (int step = 0; step < 3; ++step) plain.step(step), hit.step(step);
-        hit.expect_skipped(3, bad, communicator.size() - 1, {0, 1, 2, 3, 4, 5});
-        EXPECT_FALSE(hit.step(4).infinite);
-        plain.step(4);
-        EXPECT_TRUE(torch::equal(hit.weights(), plain.weights())) << strategy;
-        require_bitwise_equal(communicator, hit.model);
-      }
-  });
-}
-
 /// Biases travel dense: in a bucket with a matrix, in one of their own, or in a phase in which
 /// everything does. Whatever the buckets, what is no number reaches no .grad.
 TEST_P(EveryCompressor, SkipsAStepWithANaNInAnyGradientWhateverTheBuckets) {

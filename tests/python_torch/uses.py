@@ -1220,18 +1220,10 @@ def kfac_of_language_models():
 
     model = nn.Linear(6, classes)
     pre = lt.KFAC(model, loss_average="batch_positions")
-    out, square = model(torch.zeros(2, 3, 6)), model(torch.zeros(2, classes, 6))
-    y = torch.zeros(2, 3, dtype=torch.long)
-    for attempt, *says in (
-            (lambda: pre.loss_of(out), "layout=\"classes_last\""),
-            (lambda: lt.KFAC(model).loss_of(out), "layout=\"classes_last\""),
-            (lambda: pre.loss_of(square, y.new_zeros(2, classes)), "fit both layouts",
-             "layout=\"classes_second\""),
-            (lambda: pre.loss_of(out, y, layout="BTV"), "classes_last", "classes_second"),
-            (lambda: pre.loss_of(out, y[:, :2]), "found targets [2, 2] for the output [2, 3, 5]"),
-            (lambda: pre.loss_of(out, torch.softmax(out, -1)), "layout="),
-            (lambda: pre.sample_fisher(out, "softmax_cross_entropy"), "layout=\"classes_last\"")):
-        refused(attempt, *says)
+    out, y = model(torch.zeros(2, 3, 6)), torch.zeros(2, 3, dtype=torch.long)
+    refused(lambda: pre.loss_of(out, y[:, :2]), "found targets [2, 2] for the output [2, 3, 5]")
+    refused(lambda: pre.loss_of(out, y, layout="BTV"), "classes_last", "classes_second")
+    refused(lambda: pre.sample_fisher(out, "softmax_cross_entropy"), "layout=\"classes_last\"")
     pre.loss_of(out, torch.softmax(out, -1), layout="classes_last")
     pre.loss_of(out.flatten(0, 1), torch.softmax(out, -1).flatten(0, 1))
 

@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import nn
 
 import linerate.torch as lt
+from linerate.torch import _core, _optimizers
 from uses import (STRATEGIES, Branches, Mlp, Net, Stderr, backward, build,
                   build_for_sums_of_any_order, images, loss_of, made_anew, named, parallel, refused,
                   require_equal, rows, said_while, same_as_ddp, same_steps_as, same_steps_as_ddp,
@@ -269,61 +270,52 @@ class Lion(torch.optim.Optimizer):
 
 @use
 def momentum_beside_a_compressor_that_has_its_own():
-    """Refused on every rank, whichever has it and whenever it came; a first moment is doubted
-    once."""
-    def said_of(strategy, opt_of, steps=4, between=None):
+    """What the exchange hears of an optimizer, by its groups as they are now. Momentum is refused on
+    every rank, whichever has it and whenever it came; a first moment is doubted once."""
+    optim, p, by = torch.optim, list(build(Mlp).parameters()), _core.StepsBy
+    cycled = optim.SGD(p, 0.01, momentum=0.0)
+    optim.lr_scheduler.OneCycleLR(cycled, 0.01, 10)  # cycles momentum, and begins at once
+    for opt, name, steps_by in (
+            (optim.SGD(p, 0.01), "SGD", by.gradients), (sgd(p), "SGD(momentum=0.9)", by.sum),
+            (optim.SGD(p, 0.01, momentum=0.9, nesterov=True), "SGD(momentum=0.9)", by.sum),
+            (optim.SGD([{"params": p[:2]}, {"params": p[2:], "momentum": 0.1}], 0.01),
+             "SGD(momentum=0.1)", by.sum),
+            (cycled, "SGD(momentum=0.95)", by.sum), (Lion(p, 1e-3), "Lion", by.average),
+            (optim.RMSprop(p, 1e-3, momentum=0.9), "RMSprop", by.average),
+            *((getattr(optim, kind)(p, 1e-3), kind, by.adams)
+              for kind in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax")),
+            *((getattr(optim, kind)(p, 1e-3), kind, by.gradients)
+              for kind in ("Adagrad", "Adadelta", "RMSprop", "Rprop"))):
+        found = _optimizers.described(opt)
+        assert (found[0], found[3]) == (name, steps_by), found
+
+    strategy = "ddp+dgc(density=0.1, dense_below=0)"
+
+    def said_of(opt_of, late=None):
         model, dp, _ = parallel(strategy)
-        opt = opt_of(model)
+        opt = opt_of(model.parameters())
 
         def run():
-            for step in range(steps):
-                if between is not None:
-                    between(step, opt)
+            for step in range(4):
+                if step == 2 and late is not None:
+                    opt.param_groups[-1]["momentum"] = late
                 take_step(dp, opt, step)
         try:
             said = said_while(run)
-            dp.settle()
             dp.require_same_weights()
             return said
         finally:
             dp.close()
 
-    def late(step, opt):
-        opt.param_groups[-1]["momentum"] = 0.5 if step == 2 else 0
+    def plain(parameters, momentum=0.0):
+        return optim.SGD(parameters, 0.01, momentum=momentum)
 
-    mine = 0.9 if lt.rank() == 1 else 0.0
-    sums = {"plain": lambda m: torch.optim.SGD(m.parameters(), 0.01, momentum=0.9), "nesterov":
-                lambda m: torch.optim.SGD(m.parameters(), 0.01, momentum=0.9, nesterov=True),
-            "one rank's": lambda m: torch.optim.SGD(m.parameters(), 0.01, momentum=mine),
-            "one group's":
-                lambda m: torch.optim.SGD([{"params": m[0].parameters()},
-                                           {"params": m[2].parameters(), "momentum": 0.1}], 0.01)}
-    for strategy in ("ddp+dgc(density=0.1, dense_below=0)",
-                     "bulk+signsgd(momentum=0.9, dense_below=0)", "ddp+onebit-adam(dense_below=0)"):
-        for opt_of in sums.values():
-            refused(lambda: said_of(strategy, opt_of), f"strategy {strategy} with SGD(momentum=0.",
-                    "give the optimizer momentum=0")
-        refused(lambda: said_of(strategy, lambda m: torch.optim.SGD(m.parameters(), 0.01),
-                                between=late), "step 2", "SGD(momentum=0.5)")
-        assert not said_of(strategy, lambda m: torch.optim.SGD(m.parameters(), 0.01))
-        for kind in (Lion, lambda p, lr: torch.optim.RMSprop(p, lr, momentum=0.9)):
-            said = said_of(strategy, lambda m: kind(m.parameters(), 1e-3))
-            assert len(said) == 1 and "first moment" in said[0], said
-    for kind in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax"):
-        said = said_of("ddp+dgc(density=0.1, dense_below=0)",
-                       lambda m: getattr(torch.optim, kind)(m.parameters(), 1e-3))
-        assert len(said) == 1 and f"with {kind}" in said[0] and "dgc(momentum=0)" in said[0], said
-    for strategy in ("ddp+dgc(density=0.1, momentum=0, dense_below=0)",
-                     "ddp+topk(density=0.1, dense_below=0)", "dear"):
-        assert not said_of(strategy, sums["plain"])
-    for kind in ("Adagrad", "Adadelta", "RMSprop", "Rprop"):
-        assert not said_of("ddp+dgc(density=0.1, dense_below=0)",
-                           lambda m: getattr(torch.optim, kind)(m.parameters(), 1e-3))
-    # A schedule that cycles momentum begins at once.
-    opt = torch.optim.SGD(build(Mlp).parameters(), 0.01, momentum=0.0)
-    torch.optim.lr_scheduler.OneCycleLR(opt, 0.01, 10)
-    refused(lambda: said_of("ddp+dgc(density=0.1, dense_below=0)", lambda m: (
-        opt.param_groups[0].update(params=list(m.parameters())), opt)[1]), "SGD(momentum=0.95)")
+    refused(lambda: said_of(lambda p: plain(p, 0.9 if lt.rank() == 1 else 0.0)),
+            f"strategy {strategy} with SGD(momentum=0.9)", "give the optimizer momentum=0")
+    refused(lambda: said_of(plain, late=0.5), "step 2", "SGD(momentum=0.5)")
+    assert not said_of(plain)
+    said = said_of(lambda p: optim.Adam(p, 1e-3))
+    assert len(said) == 1 and "with Adam" in said[0] and "dgc(momentum=0)" in said[0], said
 
 
 @use

@@ -270,8 +270,8 @@ class Lion(torch.optim.Optimizer):
 
 @use
 def momentum_beside_a_compressor_that_has_its_own():
-    """What the exchange hears of an optimizer, by its groups as they are now. Momentum is refused on
-    every rank, whichever has it and whenever it came; a first moment is doubted once."""
+    """What the exchange hears of an optimizer, by its groups as they are now. Momentum is refused
+    on every rank, whichever has it and whenever it came; a first moment is doubted once."""
     optim, p, by = torch.optim, list(build(Mlp).parameters()), _core.StepsBy
     cycled = optim.SGD(p, 0.01, momentum=0.0)
     optim.lr_scheduler.OneCycleLR(cycled, 0.01, 10)  # cycles momentum, and begins at once

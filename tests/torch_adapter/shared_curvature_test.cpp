@@ -17,7 +17,6 @@
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/kfac/preconditioner.hpp"
 #include "support/sample_workloads.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/group_over_communicator.hpp"
@@ -365,25 +364,6 @@ TEST(EnqueuedCurvature, OfHybridIsRefusedOverABackEndThatMakesNoParts) {
                 }),
                 HasSubstr("a part of its ranks, and a store, found \"communicator\""));
   });
-}
-
-/// A K-FAC that nobody shares.
-TEST(EnqueuedCurvature, OfOneRankEndsAtTheSameWeights) {
-  for (const Samples samples : {Samples::images, Samples::tokens})
-    for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
-      const auto weights = [&]<typename Model>(bool enqueues) {
-        Program<Model> program(
-            nullptr, {.options = kfac_options(method), .device_group = enqueues ? kGroup : ""});
-        KfacInside::preconditioner(*program.pre).set_enqueues(enqueues);
-        for (int step = 0; step < kSteps; ++step) program.step(data_of(samples));
-        return weights_of(*program.net);
-      };
-      const auto of = [&](bool enqueues) {
-        return samples == Samples::images ? weights.template operator()<Net>(enqueues)
-                                          : weights.template operator()<TokenNet>(enqueues);
-      };
-      EXPECT_LT(largest_difference(of(true), of(false)), 1e-9);
-    }
 }
 
 /// One rank's batch is not finite: all gradients count as zero, its factors are dropped, and after

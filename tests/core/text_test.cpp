@@ -86,7 +86,7 @@ TEST(Printable, KeepsTextAndReplacesWhatIsNone) {
 }
 
 TEST(TextTable, ColumnsAreAsWideAsTheirCells) {
-  EXPECT_EQ(text_table({{"name"}, {"step", true}, {"reason"}},
+  EXPECT_EQ(text_table({"name", ">step", "reason"},
                        {{"ddp", "20.0 ms", "short"}, {"horovod", "1 s", ""}}, "  "),
             "  name        step  reason\n"
             "  ddp      20.0 ms  short\n"
@@ -94,7 +94,7 @@ TEST(TextTable, ColumnsAreAsWideAsTheirCells) {
 }
 
 TEST(TextTable, WithoutRowsHasItsHeadAlone) {
-  EXPECT_THAT(table_lines({{"a", true}, {"b"}}, {}), testing::ElementsAre("a  b"));
+  EXPECT_THAT(table_lines({">a", "b"}, {}), testing::ElementsAre("a  b"));
 }
 
 }  // namespace

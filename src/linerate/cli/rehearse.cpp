@@ -119,12 +119,8 @@ void print_table(const std::vector<verbs::Rehearsed>& all, const RehearseOptions
                     error ? compare::signed_percent(*error) : "-", time(r.exposed.predicted_s),
                     time(r.exposed.measured_s)});
   }
-  fmt::print("{}", text_table({{"strategy"},
-                               {"predicted", true},
-                               {"rehearsed", true},
-                               {"error", true},
-                               {"exposed: predicted", true},
-                               {"rehearsed", true}},
+  fmt::print("{}", text_table({"strategy", ">predicted", ">rehearsed", ">error",
+                               ">exposed: predicted", ">rehearsed"},
                               rows));
   const doc::Plan& plan = *all.front().plan;
   fmt::print(

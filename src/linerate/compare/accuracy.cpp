@@ -277,18 +277,8 @@ std::string text_of(const doc::Setup& setup) {
 }  // namespace
 
 Cells timing_cells(const doc::Setup& setup) {
-  Cells cells{{{"strategy"},
-               {"role"},
-               {"step", true},
-               {"over rounds", true},
-               {"/ fp32", true},
-               {"/ 16-bit", true},
-               {"gains"},
-               {"encode", true},
-               {"network", true},
-               {"decode", true},
-               {"exposed", true},
-               {"sent", true}},
+  Cells cells{{"strategy", "role", ">step", ">over rounds", ">/ fp32", ">/ 16-bit", "gains",
+               ">encode", ">network", ">decode", ">exposed", ">sent"},
               {}};
   for (const Compared& c : compare(setup)) {
     const doc::TimedRun& run = *c.run;
@@ -302,9 +292,7 @@ Cells timing_cells(const doc::Setup& setup) {
 }
 
 Cells property_cells(const doc::Setup& setup) {
-  Cells cells{
-      {{"candidate"}, {"summed"}, {"coding of step", true}, {"network hidden", true}, {"options"}},
-      {}};
+  Cells cells{{"candidate", "summed", ">coding of step", ">network hidden", "options"}, {}};
   for (const Compared& c : compare(setup)) {
     if (c.run->role != doc::Role::candidate) continue;
     const std::vector<std::string>& options = c.run->options;
@@ -317,12 +305,8 @@ Cells property_cells(const doc::Setup& setup) {
 }
 
 Cells accuracy_cells(const doc::Setup& setup) {
-  Cells cells{{{"strategy"},
-               {"seeds", true},
-               {"after equal steps", true},
-               {"after equal time", true},
-               {"steps to target / fp32", true},
-               {"diverged", true}},
+  Cells cells{{"strategy", ">seeds", ">after equal steps", ">after equal time",
+               ">steps to target / fp32", ">diverged"},
               {}};
   for (const Learned& l : learned(setup))
     cells.rows.push_back({l.strategy, std::to_string(l.runs), accuracy(l.after_steps),

@@ -97,7 +97,7 @@ std::vector<std::string> bucket_ladder(std::int64_t gradient_bytes);
 
 /// Head and cells of one table.
 struct Cells {
-  std::vector<TextColumn> columns;
+  std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;
 };
 

@@ -298,8 +298,7 @@ std::string table_of(const std::string& head, const std::vector<ComparedRow>& ro
     cells.push_back({title(r), time_or(r.predicted_s), time_or(r.measured_s),
                      r.error() ? signed_percent(*r.error()) : "-",
                      r.noise ? format_percent(*r.noise) : "-"});
-  return text_table(
-      {{head}, {"predicted", true}, {"measured", true}, {"error", true}, {"noise", true}}, cells);
+  return text_table({head, ">predicted", ">measured", ">error", ">noise"}, cells);
 }
 
 // Lists the first of the rows without a partner, and counts the others.

@@ -264,33 +264,34 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-std::vector<std::string> table_lines(const std::vector<TextColumn>& columns,
-                                     const std::vector<std::vector<std::string>>& rows,
+std::vector<std::string> table_lines(const std::vector<std::string>& heads, const TextRows& rows,
                                      std::string_view indent) {
+  std::vector<std::string> names;
   std::vector<std::size_t> widths;
-  for (std::size_t c = 0; c < columns.size(); ++c) {
-    widths.push_back(columns[c].head.size());
-    for (const auto& row : rows) widths[c] = std::max(widths[c], row[c].size());
+  for (const std::string& head : heads) {
+    names.push_back(head.substr(head.starts_with('>')));
+    std::size_t& width = widths.emplace_back(names.back().size());
+    for (const auto& row : rows) width = std::max(width, row[names.size() - 1].size());
   }
-  const auto line = [&](auto text_of_column) {
+  const auto line = [&](const std::vector<std::string>& cells) {
     std::string out(indent);
-    for (std::size_t c = 0; c < columns.size(); ++c) {
+    for (std::size_t c = 0; c < heads.size(); ++c) {
       if (c > 0) out += "  ";
-      out += columns[c].right ? fmt::format("{:>{}}", text_of_column(c), widths[c])
-                              : fmt::format("{:<{}}", text_of_column(c), widths[c]);
+      out += heads[c].starts_with('>') ? fmt::format("{:>{}}", cells[c], widths[c])
+                                       : fmt::format("{:<{}}", cells[c], widths[c]);
     }
     out.erase(out.find_last_not_of(' ') + 1);
     return out;
   };
-  std::vector<std::string> lines = {line([&](std::size_t c) { return columns[c].head; })};
-  for (const auto& row : rows) lines.push_back(line([&](std::size_t c) { return row[c]; }));
+  std::vector<std::string> lines = {line(names)};
+  for (const auto& row : rows) lines.push_back(line(row));
   return lines;
 }
 
-std::string text_table(const std::vector<TextColumn>& columns,
-                       const std::vector<std::vector<std::string>>& rows, std::string_view indent) {
+std::string text_table(const std::vector<std::string>& heads, const TextRows& rows,
+                       std::string_view indent) {
   std::string out;
-  for (const std::string& line : table_lines(columns, rows, indent)) out += line + "\n";
+  for (const std::string& text : table_lines(heads, rows, indent)) out += text + "\n";
   return out;
 }
 

@@ -13,19 +13,15 @@ std::string printable(std::string_view text);
 
 // A table for terminals: columns as wide as their cells, two blanks apart.
 
-struct TextColumn {
-  std::string head;
-  bool right = false;  // numbers end at the same column
-};
+using TextRows = std::vector<std::vector<std::string>>;
 
-/// The head, then a line a row, without line ends. Every row has a cell for each column. Lines
-/// begin with `indent` and end with no blank.
-std::vector<std::string> table_lines(const std::vector<TextColumn>& columns,
-                                     const std::vector<std::vector<std::string>>& rows,
+/// The heads, then a line a row, without line ends. Every row has a cell for each column. Lines
+/// begin with `indent` and end with no blank. A head that is written ">bytes" stands over numbers:
+/// its column is aligned right.
+std::vector<std::string> table_lines(const std::vector<std::string>& heads, const TextRows& rows,
                                      std::string_view indent = "");
 /// The same as one text, each line ended.
-std::string text_table(const std::vector<TextColumn>& columns,
-                       const std::vector<std::vector<std::string>>& rows,
+std::string text_table(const std::vector<std::string>& heads, const TextRows& rows,
                        std::string_view indent = "");
 
 }  // namespace linerate

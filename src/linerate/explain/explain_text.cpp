@@ -94,14 +94,9 @@ void steps(std::string& out, const Breakdown& b) {
   }
   out += fmt::format("each step{}\n",
                      b.ranks.size() > 1 ? ", mean over ranks (host gaps: lower median)" : "");
-  out += text_table({{"step", true},
-                     {"duration", true},
-                     {"compute", true},
-                     {"comm.", true},
-                     {"overlap", true},
-                     {"exposed", true},
-                     {"host gaps", true}},
-                    rows, kIndent);
+  out +=
+      text_table({">step", ">duration", ">compute", ">comm.", ">overlap", ">exposed", ">host gaps"},
+                 rows, kIndent);
   rest(out, kMostRows, b.steps.size(), "steps");
   out += "\n";
 }
@@ -140,15 +135,9 @@ void collectives(std::string& out, const Breakdown& b) {
                     mid(l.skew), l.bus.empty() ? "n/a" : format_rate(median(l.bus))});
   }
   out += "collectives of one operation, size and number of ranks, by their medians\n";
-  out += text_table({{"collective"},
-                     {"times", true},
-                     {"bytes", true},
-                     {"ranks", true},
-                     {"duration", true},
-                     {"transfer", true},
-                     {"wait", true},
-                     {"busbw", true}},
-                    rows, kIndent);
+  out += text_table(
+      {"collective", ">times", ">bytes", ">ranks", ">duration", ">transfer", ">wait", ">busbw"},
+      rows, kIndent);
   rest(out, kMostRows, lines.size(), "kinds of collectives");
   out += "\n";
 }
@@ -171,14 +160,9 @@ void ranks(std::string& out, const Breakdown& b) {
                     r.delay_per_step_s ? format_time(*r.delay_per_step_s) + "/step" : "n/a"});
   }
   out += "each rank, over the whole file\n";
-  out += text_table({{"rank", true},
-                     {"compute", true},
-                     {"comm.", true},
-                     {"exposed", true},
-                     {"clock", true},
-                     {"times last", true},
-                     {"comes late by", true}},
-                    rows, kIndent);
+  out += text_table(
+      {">rank", ">compute", ">comm.", ">exposed", ">clock", ">times last", ">comes late by"}, rows,
+      kIndent);
   rest(out, kMostRankRows, b.ranks.size(), "ranks");
   out += "\n";
 }
@@ -229,8 +213,7 @@ void causes(std::string& out, const Breakdown& b) {
 
 void gains(std::string& out, const Verdict& v) {
   out += "\nhow much shorter a step would be\n" +
-         text_table({{"with"}, {"shorter by", true}, {"at most", true}}, gain_rows(v), kIndent) +
-         "\n";
+         text_table({"with", ">shorter by", ">at most"}, gain_rows(v), kIndent) + "\n";
 }
 
 /// What the tables above call by a word of their own.

@@ -50,10 +50,9 @@ std::vector<std::string> row_of(const doc::Candidate& c, const doc::Advice& a,
 // line, not for more.
 std::vector<std::string> candidate_lines(const std::vector<const doc::Candidate*>& list,
                                          const doc::Advice& a, const Extras& extras) {
-  std::vector<TextColumn> columns = {{"  strategy"}, {"step", true}, {"90 % interval", true}};
-  if (extras.weighted)
-    columns.insert(columns.end(), {{"steps"}, {"to target", true}, {"90 % interval", true}});
-  columns.push_back({"memory", true});
+  std::vector<std::string> columns = {"  strategy", ">step", ">90 % interval"};
+  if (extras.weighted) columns.insert(columns.end(), {"steps", ">to target", ">90 % interval"});
+  columns.push_back(">memory");
   if (extras.trains) columns.push_back({"trains"});
   std::vector<std::vector<std::string>> rows;
   for (const doc::Candidate* c : list) rows.push_back(row_of(*c, a, extras));
@@ -98,7 +97,7 @@ std::string late_ranks_of(const doc::Advice& a) {
     rows.push_back(
         {fmt::format("rank {}", s.rank), format_time(s.late_s), format_time(s.step_s), s.reason});
   return "\nWho holds the others up, with " + a.named(a.current) + "\n" +
-         text_table({{"rank"}, {"late", true}, {"step without", true}, {"reason"}}, rows, "  ");
+         text_table({"rank", ">late", ">step without", "reason"}, rows, "  ");
 }
 
 // The step that a remedy would give at its very best: what cannot pay even then need not be tried.
@@ -106,7 +105,7 @@ std::string ceilings_of(const doc::Advice& a) {
   std::vector<std::vector<std::string>> rows;
   for (const doc::Ceiling& c : a.ceilings)
     rows.push_back({c.remedy, format_time(c.step_s.value), interval_of(c.step_s), c.reason});
-  return text_table({{"remedy"}, {"step", true}, {"90 % interval", true}, {"reason"}}, rows, "  ");
+  return text_table({"remedy", ">step", ">90 % interval", "reason"}, rows, "  ");
 }
 
 }  // namespace

@@ -45,15 +45,8 @@ std::string collectives_of(const doc::Cluster& cluster) {
          c.samples.empty() ? "-" : size_range(c.samples.front().bytes, c.samples.back().bytes),
          fmt::format("{:.2f}%", 100 * c.error_mean), fmt::format("{:.1f}%", 100 * c.error_max),
          switches_of(c)});
-  return text_table({{"collective"},
-                     {"ranks", true},
-                     {"type"},
-                     {"sizes", true},
-                     {"from .. to", true},
-                     {"mean", true},
-                     {"max", true},
-                     {"switches"}},
-                    rows);
+  return text_table(
+      {"collective", ">ranks", "type", ">sizes", ">from .. to", ">mean", ">max", "switches"}, rows);
 }
 
 /// "5.1 GB/s after 20 us"; with a cost for each tensor, "after 20 us and 3 us a tensor". A codec
@@ -216,13 +209,8 @@ std::vector<std::string> row_of(const cost::CollectiveTime& t, Collective collec
 }
 
 std::string table_of(const cost::CollectiveTimes& all) {
-  std::vector<TextColumn> columns = {{"ranks", true},
-                                     {"size", true},
-                                     {"time", true},
-                                     {"90 % interval", true},
-                                     {"algbw", true},
-                                     {"busbw", true},
-                                     {""}};
+  std::vector<std::string> columns = {">ranks", ">size",  ">time", ">90 % interval",
+                                      ">algbw", ">busbw", ""};
   std::vector<std::vector<std::string>> rows;
   for (const cost::CollectiveTime& t : all.times) rows.push_back(row_of(t, all.collective));
   if (!has_one_rank_count(all))

@@ -39,13 +39,7 @@ std::string payloads_of(const doc::TaskGraph& graph) {
                     std::to_string(p.elements), std::to_string(p.padded), std::to_string(p.bytes()),
                     p.end > p.begin ? std::to_string(p.end - p.begin) : kNothing});
   }
-  return text_table({{"payload", true},
-                     {"content"},
-                     {"dtype"},
-                     {"elements", true},
-                     {"padded", true},
-                     {"bytes", true},
-                     {"members", true}},
+  return text_table({">payload", "content", "dtype", ">elements", ">padded", ">bytes", ">members"},
                     rows, kIndent);
 }
 
@@ -84,16 +78,8 @@ std::string tasks_of(const doc::Plan& plan, const doc::TaskGraph& graph,
                     seconds > 0 ? format_time(seconds) : kNothing,
                     or_nothing(fmt::format("{}", fmt::join(graph.predecessors(i), " ")))});
   }
-  return text_table({{"task", true},
-                     {"kind"},
-                     {"subject"},
-                     {"operation"},
-                     {"lane"},
-                     {"group"},
-                     {"origin"},
-                     {"bytes", true},
-                     {"time", true},
-                     {"after"}},
+  return text_table({">task", "kind", "subject", "operation", "lane", "group", "origin", ">bytes",
+                     ">time", "after"},
                     rows, kIndent);
 }
 

@@ -85,7 +85,7 @@ std::string parts_text(const std::vector<Prediction>& predictions) {
     for (const double seconds : *p.parts_s) row.push_back(time_or(seconds, kUnknown));
   }
   if (rows.empty()) return "";
-  std::vector<TextColumn> columns = {{"strategy"}, {"ranks", true}};
+  std::vector<std::string> columns = {"strategy", ">ranks"};
   for (const char* title : kPartTitles) columns.push_back({title, true});
   return "\nexposed time of each part of the step: what the step would save without it\n" +
          text_table(columns, rows) + "\n";
@@ -102,13 +102,11 @@ std::string job_line(const Predictions& all) {
 
 std::string to_text(const Predictions& all) {
   const Columns has = columns_of(all);
-  std::vector<TextColumn> columns = {{"strategy"}, {"ranks", true}, {"bandwidth", true}};
-  if (has.ratios) columns.push_back({"ratio", true});
-  columns.insert(columns.end(), {{"step", true}, {"exposed", true}, {"scaling", true}});
-  if (has.intervals) columns.push_back({"90 % interval", true});
-  if (has.agarwal)
-    columns.insert(columns.end(),
-                   {{"needed ratio", true}, {"DDP's", true}, {"encode budget", true}});
+  std::vector<std::string> columns = {"strategy", ">ranks", ">bandwidth"};
+  if (has.ratios) columns.push_back(">ratio");
+  columns.insert(columns.end(), {">step", ">exposed", ">scaling"});
+  if (has.intervals) columns.push_back(">90 % interval");
+  if (has.agarwal) columns.insert(columns.end(), {">needed ratio", ">DDP's", ">encode budget"});
   std::vector<std::vector<std::string>> rows;
   for (const Prediction& p : all.predictions) rows.push_back(row_of(p, has));
   std::string text = text_table(columns, rows) + job_line(all) +

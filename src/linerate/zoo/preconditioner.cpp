@@ -167,7 +167,7 @@ std::string text_of(const RegistrationReport& report) {
     ++layers;
     parameters += parameters_of(layer);
   }
-  return text_table({{"layer"}, {"layers", true}, {"kind"}, {"A", true}, {"G", true}, {""}}, rows) +
+  return text_table({"layer", ">layers", "kind", ">A", ">G", ""}, rows) +
          fmt::format("{}: {} of {} layers, {} of {} parameters are preconditioned\n", report.model,
                      layers, report.layers.size(), parameters, report.parameters);
 }

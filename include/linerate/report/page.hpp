@@ -10,11 +10,10 @@
 
 namespace linerate::report {
 
-/// Plain text cells; columns named in `numbers` are aligned right.
+/// Plain text cells.
 struct Table {
-  std::vector<std::string> head;               // names of columns
+  std::vector<std::string> head;               // names of columns; of numbers: ">Step"
   std::vector<std::vector<std::string>> rows;  // [rows][columns]
-  std::vector<bool> numbers;                   // by column; shorter: the rest is text
 };
 
 /// What a chart shows, as data for the script of the page, which draws it.

@@ -261,7 +261,7 @@ std::int64_t tested_every(const doc::Setup& setup) {
   return points.empty() ? 0 : points.front().step;
 }
 
-std::string text_of(const Cells& cells) { return text_table(cells.columns, cells.rows, "  "); }
+std::string text_of(const Cells& cells) { return text_table(cells.heads, cells.rows, "  "); }
 
 std::string text_of(const doc::Setup& setup) {
   std::string text = title_of(setup) + "\n";

@@ -97,8 +97,8 @@ std::vector<std::string> bucket_ladder(std::int64_t gradient_bytes);
 
 /// Head and cells of one table.
 struct Cells {
-  std::vector<std::string> columns;
-  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> heads;
+  TextRows rows;
 };
 
 /// Step, ratios to the baselines, timed regions and bytes on the wire of every timed run.

@@ -40,9 +40,9 @@ Drawing chart_of(const doc::Advice& advice) {
 
 // All candidates, with their reasons: the chart shows only those that can be compared.
 Table table_of(const doc::Advice& advice) {
-  Table t{{"Strategy", "Standing", "Step", "Steps to target", "Memory a rank", "Trains", "Reason"},
-          {},
-          {false, false, true, true, true, false, false}};
+  Table t{
+      {"Strategy", "Standing", ">Step", ">Steps to target", ">Memory a rank", "Trains", "Reason"},
+      {}};
   for (const doc::Candidate& c : advice.candidates)
     t.rows.push_back({advice.named(c.strategy), std::string(name_of(c.standing)), text_of(c.step_s),
                       c.steps_to_target ? fmt::format("× {:.3g}", c.steps_to_target->value) : "–",
@@ -68,12 +68,9 @@ Section section_of(const doc::Advice& advice) {
        "Dot: prediction. Bar: its 90 % interval. Diamond: the strategy in use.",
        chart_of(advice), table_of(advice)});
   if (!advice.ceilings.empty()) {
-    Table ceilings{{"Remedy and the most that it could gain", "Step", "What it means"},
-                   {},
-                   {false, true, false}};
+    section.table = {{"Remedy and the most that it could gain", ">Step", "What it means"}, {}};
     for (const doc::Ceiling& c : advice.ceilings)
-      ceilings.rows.push_back({c.remedy, text_of(c.step_s), c.reason});
-    section.table = std::move(ceilings);
+      section.table->rows.push_back({c.remedy, text_of(c.step_s), c.reason});
   }
   section.notes =
       turning_points_of(advice, "The answer changes at a bandwidth of {}: {} below, {} above.");
@@ -86,15 +83,7 @@ Section section_of(const doc::Advice& advice) {
 
 namespace {
 
-Table table_of(const compare::Cells& cells) {
-  Table table;
-  for (const TextColumn& column : cells.columns) {
-    table.head.push_back(column.head);
-    table.numbers.push_back(column.right);
-  }
-  table.rows = cells.rows;
-  return table;
-}
+Table table_of(const compare::Cells& cells) { return {cells.heads, cells.rows}; }
 
 // A baseline says its role, "ddp (fp32)": a candidate may have the same strategy.
 std::string name_of(const doc::TimedRun& run) {
@@ -117,12 +106,10 @@ struct Tested {
 // An example: three seeds have 0.89, 0.90 and 0.91 at step 100. The point is 90 %, its band 89 to
 // 91 %. Over time it stands at the mean of their seconds. One seed has no band.
 Point point_of(std::int64_t step, const Tested& tested, bool over_time) {
-  const auto [low, high] = std::minmax_element(tested.accuracy.begin(), tested.accuracy.end());
+  const auto [low, high] = std::ranges::minmax(tested.accuracy);
   Point point{over_time ? mean(tested.train_s) : static_cast<double>(step),
-              100 * mean(tested.accuracy),
-              {},
-              {}};
-  if (tested.accuracy.size() > 1) point.low = 100 * *low, point.high = 100 * *high;
+              100 * mean(tested.accuracy)};
+  if (tested.accuracy.size() > 1) point.low = 100 * low, point.high = 100 * high;
   return point;
 }
 
@@ -159,8 +146,8 @@ Section section_of(const doc::Setup& setup) {
 Drawing step_chart(const doc::Setup& setup) {
   std::vector<doc::Json> rows;
   for (const doc::TimedRun& run : setup.timed) {
-    const auto [low, high] = std::minmax_element(run.round_step_s.begin(), run.round_step_s.end());
-    rows.push_back(chart_row(name_of(run), {compare::step_s(run), *low, *high},
+    const auto [low, high] = std::ranges::minmax(run.round_step_s);
+    rows.push_back(chart_row(name_of(run), {compare::step_s(run), low, high},
                              run.role != doc::Role::candidate));
   }
   return drawing_of_rows("Step time by strategy", "Measured step time", rows);
@@ -173,22 +160,19 @@ LineChart accuracy_chart(const doc::Setup& setup, bool over_time) {
   chart.x_label = over_time ? "Training, seconds" : "Steps";
   chart.y_label = "Test accuracy, %";
   chart.log_x = false;
-  std::vector<std::string> names;  // in order of appearance
   std::map<std::string, std::map<std::int64_t, Tested>> tested;
   for (const doc::TrainedRun& run : setup.trained) {
     if (!is_drawn(run)) continue;
-    if (std::find(names.begin(), names.end(), run.strategy) == names.end())
-      names.push_back(run.strategy);
+    const auto [its, is_new] = tested.try_emplace(run.strategy);
+    if (is_new) chart.series.push_back({run.strategy, {}});
     for (const doc::AccuracyPoint& p : run.points) {
-      tested[run.strategy][p.step].train_s.push_back(p.train_s);
-      tested[run.strategy][p.step].accuracy.push_back(p.test_accuracy);
+      its->second[p.step].train_s.push_back(p.train_s);
+      its->second[p.step].accuracy.push_back(p.test_accuracy);
     }
   }
-  for (const std::string& name : names) {
-    Series& series = chart.series.emplace_back(Series{name, {}});
-    for (const auto& [step, at] : tested[name])
+  for (Series& series : chart.series)
+    for (const auto& [step, at] : tested[series.name])
       series.points.push_back(point_of(step, at, over_time));
-  }
   return chart;
 }
 

@@ -56,16 +56,15 @@ std::vector<MeasuredJob> measured_jobs(const Inputs& documents) {
     if (is_predicted(timeline) || timeline.strategy.empty() || timeline.events.empty() ||
         timeline.steps.empty())
       continue;
-    const bool is_other =
-        std::none_of(found.begin(), found.end(), [&](const NamedTimeline* earlier) {
-          return earlier->timeline.strategy == timeline.strategy;
-        });
+    const bool is_other = std::ranges::none_of(found, [&](const NamedTimeline* earlier) {
+      return earlier->timeline.strategy == timeline.strategy;
+    });
     if (found.empty() || (is_other && same_job(found.front()->timeline, timeline)))
       found.push_back(&t);
   }
   if (found.size() < 2) return {};
-  std::stable_partition(found.begin(), found.end(), [&](const NamedTimeline* t) {
-    return std::any_of(documents.advice.begin(), documents.advice.end(), [&](const doc::Advice& a) {
+  std::ranges::stable_partition(found, [&](const NamedTimeline* t) {
+    return std::ranges::any_of(documents.advice, [&](const doc::Advice& a) {
       return a.workload == t->timeline.workload && a.current == t->timeline.strategy;
     });
   });
@@ -154,10 +153,8 @@ Figure step_figure(const std::vector<MeasuredJob>& jobs) {
 
 /// What `compare` says of each job that was predicted.
 std::optional<Table> comparison_table(const std::vector<MeasuredJob>& jobs) {
-  Table table{
-      {"Median of a step", "Predicted", "Measured", "Error"}, {}, {false, true, true, true}};
-  const auto compared = std::count_if(
-      jobs.begin(), jobs.end(), [](const MeasuredJob& job) { return job.comparison.has_value(); });
+  Table table{{"Median of a step", ">Predicted", ">Measured", ">Error"}, {}};
+  const auto compared = std::ranges::count_if(jobs, &MeasuredJob::predicted);
   for (const MeasuredJob& job : jobs) {
     if (!job.comparison) continue;
     std::vector<compare::ComparedRow> rows = {job.comparison->step, job.comparison->exposed};
@@ -199,11 +196,12 @@ std::string name_of(const NamedLosses& losses, const Inputs& documents) {
   return t && !t->timeline.strategy.empty() ? t->timeline.strategy : losses.label;
 }
 
-std::optional<double> median_step_s(const NamedTimeline& t) {
+/// Of the measured Timeline; 0: there is none, or it has no steps.
+double median_step_s(const NamedLosses& losses, const Inputs& documents) {
   std::vector<double> steps_s;
-  for (const doc::Step& step : t.timeline.steps) steps_s.push_back(step.seconds());
-  if (steps_s.empty()) return std::nullopt;
-  return median(steps_s);
+  if (const NamedTimeline* t = timeline_of(losses, documents))
+    for (const doc::Step& step : t->timeline.steps) steps_s.push_back(step.seconds());
+  return steps_s.empty() ? 0 : median(steps_s);
 }
 
 /// Mean of the `count` losses that end before `end`.
@@ -233,11 +231,9 @@ std::string loss_sentence(const Inputs& documents) {
 }
 
 Table loss_table(const Inputs& documents) {
-  Table table{{"Steps"}, {}, {true}};
-  for (const NamedLosses& losses : documents.losses) {
-    table.head.push_back(name_of(losses, documents));
-    table.numbers.push_back(true);
-  }
+  Table table{{">Steps"}, {}};
+  for (const NamedLosses& losses : documents.losses)
+    table.head.push_back(">" + name_of(losses, documents));
   const std::size_t steps = shared_steps(documents), block = std::max<std::size_t>(1, steps / 10);
   for (std::size_t end = block; end <= steps; end += block) {
     std::vector<std::string>& row = table.rows.emplace_back();
@@ -269,13 +265,8 @@ LineChart loss_chart(const Inputs& documents, bool over_time) {
   chart.y_label = "Training loss";
   chart.log_x = false;
   for (const NamedLosses& losses : documents.losses) {
-    double step = 1;
-    if (over_time) {
-      const NamedTimeline* t = timeline_of(losses, documents);
-      const std::optional<double> step_s = t ? median_step_s(*t) : std::nullopt;
-      if (!step_s) continue;
-      step = *step_s;
-    }
+    const double step = over_time ? median_step_s(losses, documents) : 1;
+    if (step <= 0) continue;
     Series& series = chart.series.emplace_back(Series{name_of(losses, documents), {}});
     const std::size_t count = losses.values.size();
     const std::size_t block = std::max<std::size_t>(1, (count + kMostPoints - 1) / kMostPoints);
@@ -283,7 +274,7 @@ LineChart loss_chart(const Inputs& documents, bool over_time) {
       const std::size_t end = std::min(begin + block, count);
       const double middle =
           static_cast<double>(losses.first_step) + static_cast<double>(begin + end) / 2;
-      series.points.push_back({middle * step, mean_before(losses, end, end - begin), {}, {}});
+      series.points.push_back({middle * step, mean_before(losses, end, end - begin)});
     }
   }
   return chart;

@@ -189,9 +189,8 @@ namespace {
 
 // One count stands in the heading, several in a column.
 bool has_one_rank_count(const cost::CollectiveTimes& all) {
-  return std::all_of(all.times.begin(), all.times.end(), [&](const cost::CollectiveTime& t) {
-    return t.ranks == all.times.front().ranks;
-  });
+  return std::ranges::all_of(
+      all.times, [&](const cost::CollectiveTime& t) { return t.ranks == all.times.front().ranks; });
 }
 
 // A barrier moves nothing and has no rate. A closed form has no interval: nothing was measured.
@@ -226,9 +225,7 @@ std::string table_of(const cost::CollectiveTimes& all) {
 
 std::string to_text(const cost::CollectiveTimes& all) {
   std::string text = table_of(all);
-  const auto any = [&all](auto holds) {
-    return std::any_of(all.times.begin(), all.times.end(), holds);
-  };
+  const auto any = [&all](auto holds) { return std::ranges::any_of(all.times, holds); };
   if (all.collective != Collective::barrier)
     text += "algbw: size / time; busbw: what each link carries, as nccl-tests states it.\n";
   if (any([](const cost::CollectiveTime& t) { return t.time.extrapolated; }))
@@ -266,14 +263,11 @@ constexpr int kHeight = 16;  // rows of the drawing area
 // The drawing area. A cell holds braille dots, or a letter that covers them.
 class Canvas {
  public:
-  Canvas(int columns, int rows)
-      : columns_(columns),
-        rows_(rows),
-        dots_(to_index(columns * rows)),
-        letters_(dots_.size(), 0) {}
+  explicit Canvas(int columns)
+      : columns_(columns), dots_(to_index(columns * kHeight)), letters_(dots_.size(), 0) {}
 
   int dot_columns() const { return columns_ * 2; }
-  int dot_rows() const { return rows_ * 4; }
+  int dot_rows() const { return kHeight * 4; }
 
   // Outside the area nothing is drawn.
   void dot(int x, int y) {
@@ -291,21 +285,18 @@ class Canvas {
     std::string text;
     for (int c = 0; c < columns_; ++c) {
       const auto i = to_index(r * columns_ + c);
-      if (letters_[i]) {
-        text += letters_[i];
-      } else if (dots_[i]) {  // U+2800 + bits, in UTF-8
+      if (dots_[i] && !letters_[i])  // U+2800 + bits, in UTF-8
         text += {static_cast<char>(0xE2), static_cast<char>(0xA0 | (dots_[i] >> 6)),
                  static_cast<char>(0x80 | (dots_[i] & 0x3F))};
-      } else {
-        text += ' ';
-      }
+      else
+        text += letters_[i] ? letters_[i] : ' ';
     }
     return text.erase(text.find_last_not_of(' ') + 1);
   }
 
  private:
   std::size_t cell(int x, int y) const { return to_index(y / 4 * columns_ + x / 2); }
-  int columns_, rows_;
+  int columns_;
   std::vector<unsigned char> dots_;
   std::vector<char> letters_;
 };
@@ -409,7 +400,7 @@ std::string terminal_curve(const LineChart& chart, bool ascii) {
   for (const double tick : y_ticks) label_width = std::max(label_width, tick_label(tick).size());
   const int indent = static_cast<int>(label_width) + 2;
   const int columns = kWidth - indent;
-  Canvas canvas(columns, kHeight);
+  Canvas canvas(columns);
   const double right = canvas.dot_columns() - 3;
   const Scale x{e.x_low, e.x_high, 2, right, chart.log_x};
   const Scale y{e.y_low, e.y_high, canvas.dot_rows() - 1.0, 0};

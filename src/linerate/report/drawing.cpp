@@ -18,12 +18,8 @@ using doc::Json;
 Drawing drawing_of(const std::string& name, const Json& json, bool any, const char* nothing) {
   Drawing drawing{name, "", nothing};
   if (!any) return drawing;
-  for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
-    if (c == '<')
-      drawing.json += "\\u003c";
-    else
-      drawing.json += c;
-  }
+  for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace))
+    drawing.json += c == '<' ? "\\u003c" : std::string(1, c);
   return drawing;
 }
 
@@ -79,6 +75,8 @@ namespace {
 
 constexpr double kSlack = 1e-9;  // relative; a tick that rounding put just outside still counts
 
+bool known(const std::optional<double>& v) { return v && std::isfinite(*v); }
+
 // The multiples of powers of ten by `digits` that are inside [low, high], ascending.
 std::vector<double> decades(double low, double high, std::initializer_list<int> digits) {
   std::vector<double> ticks;
@@ -125,19 +123,8 @@ std::vector<double> log_ticks(double low, double high, int most) {
   if (!(high > low)) return {low};
   std::vector<double> ticks = decades(low, high, {1, 2, 5});
   if (static_cast<int>(ticks.size()) > most) ticks = decades(low, high, {1});
-  // A dozen decades on a narrow axis: every second, third ... of them.
-  const std::size_t stride = (ticks.size() + to_index(most) - 1) / to_index(most);
-  std::vector<double> kept;
-  for (std::size_t i = 0; i < ticks.size(); i += std::max<std::size_t>(1, stride))
-    kept.push_back(ticks[i]);
-  return kept.size() < 2 ? linear_ticks(low, high, most) : kept;
+  return ticks.size() < 2 ? linear_ticks(low, high, most) : ticks;
 }
-
-namespace {
-
-bool known(const std::optional<double>& v) { return v && std::isfinite(*v); }
-
-}  // namespace
 
 // A point of unknown y stays, as it makes the gap. An interval with one unknown end is dropped as a
 // whole.

@@ -14,17 +14,17 @@ namespace {
 
 // A table scrolls by itself: on a phone the page must not become wider than the screen.
 std::string html_of(const Table& table) {
-  const auto align = [&](std::size_t column) {
-    return column < table.numbers.size() && table.numbers[column] ? " class=\"r\"" : "";
+  const auto cell = [&](const char* tag, std::size_t column, std::string_view text) {
+    const char* align = table.head[column].starts_with('>') ? " class=\"r\"" : "";
+    return fmt::format("<{0}{1}>{2}</{0}>", tag, align, escape(text));
   };
   std::string out = "<div class=\"scroll\"><table><thead><tr>";
   for (std::size_t i = 0; i < table.head.size(); ++i)
-    out += fmt::format("<th{}>{}</th>", align(i), escape(table.head[i]));
+    out += cell("th", i, table.head[i].substr(table.head[i].starts_with('>')));
   out += "</tr></thead><tbody>\n";
   for (const std::vector<std::string>& row : table.rows) {
     out += "<tr>";
-    for (std::size_t i = 0; i < row.size(); ++i)
-      out += fmt::format("<td{}>{}</td>", align(i), escape(row[i]));
+    for (std::size_t i = 0; i < row.size(); ++i) out += cell("td", i, row[i]);
     out += "</tr>\n";
   }
   return out + "</tbody></table></div>\n";
@@ -60,9 +60,8 @@ std::string html_of(const Section& s, const std::string& page_title) {
 }
 
 std::ptrdiff_t sections_with(const std::string& figure, const Page& page) {
-  return std::count_if(page.sections.begin(), page.sections.end(), [&figure](const Section& s) {
-    return std::any_of(s.figures.begin(), s.figures.end(),
-                       [&figure](const Figure& f) { return f.title == figure; });
+  return std::ranges::count_if(page.sections, [&figure](const Section& s) {
+    return std::ranges::find(s.figures, figure, &Figure::title) != s.figures.end();
   });
 }
 
@@ -92,13 +91,11 @@ std::string escape(std::string_view text) {
   static const std::map<char, std::string_view> kEntities = {
       {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
   std::string out;
-  out.reserve(text.size());
-  for (const char c : text) {
+  for (const char c : text)
     if (const auto entity = kEntities.find(c); entity != kEntities.end())
       out += entity->second;
     else
       out += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
-  }
   return out;
 }
 

@@ -34,14 +34,14 @@ template <typename T, typename Get>
 std::vector<T> distinct(const std::vector<Prediction>& predictions, Get get) {
   std::vector<T> values;  // in the order of appearance: the user's
   for (const Prediction& p : predictions)
-    if (std::find(values.begin(), values.end(), get(p)) == values.end()) values.push_back(get(p));
+    if (std::ranges::find(values, get(p)) == values.end()) values.push_back(get(p));
   return values;
 }
 
 // A codec's ratio is in its strategy's text; only one that was swept by itself is added. An
 // example: "dear" at ratios 1 and 8 are two lines, "dear, ratio 1" and "dear, ratio 8".
 bool is_swept(const std::vector<Prediction>& predictions, const Prediction& p) {
-  return std::any_of(predictions.begin(), predictions.end(), [&](const Prediction& other) {
+  return std::ranges::any_of(predictions, [&](const Prediction& other) {
     return other.strategy == p.strategy && other.compression_ratio != p.compression_ratio;
   });
 }
@@ -54,7 +54,7 @@ std::string series_name(const Prediction& p, bool swept) {
 // step is the least scaling. An example: a scaling factor of 0.8 at a step of 10 ms, interval 8 to
 // 16 ms. The band is 0.8 * 10 / 16 = 0.5 to 0.8 * 10 / 8 = 1.
 Point scaling_point(const Prediction& p) {
-  Point point{*p.bandwidth_bit_per_s / kBitsPerGbit, p.scaling_factor, {}, {}};
+  Point point{*p.bandwidth_bit_per_s / kBitsPerGbit, p.scaling_factor};
   if (p.scaling_factor && has_interval(p) && *p.step_s->low > 0 &&
       *p.step_s->low < *p.step_s->high) {
     point.low = *p.scaling_factor * p.step_s->value / *p.step_s->high;
@@ -73,19 +73,17 @@ doc::Json best_of(const std::vector<const Prediction*>& candidates,
   for (const Prediction* p : candidates)
     if (p->step_s && (!best || p->step_s->value < best->step_s->value)) best = p;
   if (!best) return doc::Json::array({-1, false, ""});
-  const bool tied = std::any_of(candidates.begin(), candidates.end(), [&](const Prediction* p) {
+  const bool tied = std::ranges::any_of(candidates, [best](const Prediction* p) {
     return p != best && p->step_s && p->step_s->low_or_value() <= best->step_s->high_or_value();
   });
-  return doc::Json::array(
-      {std::find(strategies.begin(), strategies.end(), best->strategy) - strategies.begin(), tied,
-       format_time(best->step_s->value)});
+  return doc::Json::array({std::ranges::find(strategies, best->strategy) - strategies.begin(), tied,
+                           format_time(best->step_s->value)});
 }
 
 Table table_of(const std::vector<Prediction>& predictions) {
-  Table t{{"Strategy", "Ranks", "Bandwidth", "Ratio", "Step", "Interval", "Exposed communication",
-           "Scaling factor"},
-          {},
-          {false, true, true, true, true, true, true, true}};
+  Table t{{"Strategy", ">Ranks", ">Bandwidth", ">Ratio", ">Step", ">Interval",
+           ">Exposed communication", ">Scaling factor"},
+          {}};
   for (const Prediction& p : predictions)
     t.rows.push_back(
         {p.strategy, std::to_string(p.ranks),
@@ -177,8 +175,7 @@ std::vector<Drawing> best_strategy_maps(const std::vector<Prediction>& all) {
             here.push_back(&p);
         cells.push_back(best_of(here, strategies));
       }
-    if (std::none_of(cells.begin(), cells.end(), [](const auto& cell) { return cell[0] >= 0; }))
-      continue;
+    if (std::ranges::none_of(cells, [](const auto& cell) { return cell[0] >= 0; })) continue;
     maps.push_back(drawing_of(
         ratio > 1 ? fmt::format("Best strategy at compression ratio {:g}", ratio) : "Best strategy",
         {{"kind", "map"},
@@ -196,11 +193,9 @@ std::vector<Drawing> best_strategy_maps(const std::vector<Prediction>& all) {
 // A bar's name says rank count and bandwidth only where the bars differ in them. By exclusion a
 // part may come out negative: the step without it took longer.
 std::optional<Figure> parts_figure(const std::vector<Prediction>& predictions) {
-  const std::vector<std::string> parts(kPartTitles.begin(), kPartTitles.end());
-  Table table{{"Strategy"}, {}, {false}};
-  table.head.insert(table.head.end(), parts.begin(), parts.end());
-  table.head.push_back("Step");
-  table.numbers.resize(table.head.size(), true);
+  Table table{{"Strategy"}, {}};
+  for (const std::string part : kPartTitles) table.head.push_back(">" + part);
+  table.head.push_back(">Step");
   const bool ranks =
       distinct<int>(predictions, [](const Prediction& p) { return p.ranks; }).size() > 1;
   const bool rates = distinct<std::optional<double>>(predictions, [](const Prediction& p) {
@@ -223,7 +218,8 @@ std::optional<Figure> parts_figure(const std::vector<Prediction>& predictions) {
   return Figure{"What steps spend their time on",
                 "A part's time is the step's time with the part and all parts to its left, less "
                 "its time without the part.",
-                drawing_of_rows("Exposed time of each part of a step", "Step", rows, parts),
+                drawing_of_rows("Exposed time of each part of a step", "Step", rows,
+                                {kPartTitles.begin(), kPartTitles.end()}),
                 std::move(table)};
 }
 

@@ -45,9 +45,7 @@ struct Columns {
 };
 
 Columns columns_of(const Predictions& all) {
-  const auto any = [&](auto&& has) {
-    return std::any_of(all.predictions.begin(), all.predictions.end(), has);
-  };
+  const auto any = [&](auto&& has) { return std::ranges::any_of(all.predictions, has); };
   return {any([](const Prediction& p) { return p.compression_ratio != 1; }), any(doc::has_interval),
           all.preset == doc::kAgarwal2021};
 }
@@ -86,7 +84,7 @@ std::string parts_text(const std::vector<Prediction>& predictions) {
   }
   if (rows.empty()) return "";
   std::vector<std::string> columns = {"strategy", ">ranks"};
-  for (const char* title : kPartTitles) columns.push_back({title, true});
+  for (const std::string title : kPartTitles) columns.push_back(">" + title);
   return "\nexposed time of each part of the step: what the step would save without it\n" +
          text_table(columns, rows) + "\n";
 }
@@ -128,8 +126,8 @@ std::string to_csv(const Predictions& all) {
   std::string text =
       "strategy,ranks,bandwidth_bit_per_s,compression_ratio,step_s,step_low_s,step_high_s,"
       "scaling_factor,exposed_communication_s";
-  const bool parts = std::any_of(all.predictions.begin(), all.predictions.end(),
-                                 [](const Prediction& p) { return p.parts_s.has_value(); });
+  const bool parts = std::ranges::any_of(all.predictions,
+                                         [](const Prediction& p) { return p.parts_s.has_value(); });
   if (agarwal) text += ",required_ratio,required_ratio_ddp,encode_budget_s";
   if (parts)
     for (const std::string_view part : doc::kStepPartNames) text += fmt::format(",{}_s", part);
@@ -180,8 +178,8 @@ double mean_over_steps(const Breakdown& b, double Busy::*quantity) {
 
 report::Table breakdown_table(const trace::Explanation& e, const std::string& label) {
   const Breakdown& b = e.breakdown;
-  report::Table table{{b.steps.empty() ? "Over the whole file" : "Mean of a step", label}, {}, {}};
-  table.numbers = {false, true};
+  report::Table table{{b.steps.empty() ? "Over the whole file" : "Mean of a step", ">" + label},
+                      {}};
   const auto add = [&](const std::string& what, const std::string& text) {
     table.rows.push_back({what, text});
   };

@@ -27,7 +27,7 @@ Section section_of(const doc::Advice& advice);
 struct Point {
   double x = 0;
   std::optional<double> y;
-  std::optional<double> low, high;  // interval; drawn if both are known
+  std::optional<double> low = {}, high = {};  // interval; drawn if both are known
 };
 
 /// One line. Points are drawn in ascending x, whatever their order here.
@@ -139,7 +139,8 @@ struct Scale {
 /// Multiples of 1, 2 or 5 x 10^k inside [low, high], at most `most` of them.
 std::vector<double> linear_ticks(double low, double high, int most);
 /// 1, 2 and 5 x 10^k inside [low, high], or the powers of ten alone where those are more than
-/// `most`. Ranges that hold fewer than two of them are marked as linear ones.
+/// `most`. Ranges that hold fewer than two of them are marked as linear ones. Labels that would
+/// touch are left out by whoever draws them.
 std::vector<double> log_ticks(double low, double high, int most);
 
 // A job before and after a change: what the step takes, what was predicted, and the loss at equal

@@ -34,7 +34,7 @@ std::string title_of(const doc::Timeline& t) {
 
 // Steps and their durations as the Timeline states them. The first 64 show whether it was steady.
 Table steps_table(const doc::Timeline& t) {
-  Table table{{"Step", "Rank", "Variant", "Duration"}, {}, {true, true, false, true}};
+  Table table{{">Step", ">Rank", "Variant", ">Duration"}, {}};
   constexpr std::size_t kMost = 64;
   for (const doc::Step& s : t.steps) {
     if (table.rows.size() == kMost) break;
@@ -58,14 +58,12 @@ std::string caption(const std::vector<const NamedTimeline*>& set) {
 Table beside(Table left, const Table& right) {
   const std::size_t width = left.head.size();
   left.head.insert(left.head.end(), right.head.begin() + 1, right.head.end());
-  left.numbers.resize(left.head.size(), true);
   for (const std::vector<std::string>& row : right.rows) {
-    auto same = std::find_if(left.rows.begin(), left.rows.end(),
-                             [&](const auto& other) { return other.front() == row.front(); });
+    auto same = std::ranges::find_if(
+        left.rows, [&](const auto& other) { return other.front() == row.front(); });
     if (same == left.rows.end()) {
-      left.rows.push_back({row.front()});
-      left.rows.back().resize(width, "–");
-      same = left.rows.end() - 1;
+      same = left.rows.insert(same, {row.front()});
+      same->resize(width, "–");
     }
     same->insert(same->end(), row.begin() + 1, row.end());
   }
@@ -147,15 +145,14 @@ trace::Explanation explanation_of(const NamedTimeline& timeline) {
 std::vector<Section> sections_of(const std::vector<NamedTimeline>& timelines) {
   std::vector<std::vector<const NamedTimeline*>> sets;
   for (const NamedTimeline& t : timelines) {
-    const auto its = std::find_if(sets.begin(), sets.end(), [&t](const auto& set) {
-      return belong_together(set.front()->timeline, t.timeline);
-    });
+    const auto its = std::ranges::find_if(
+        sets, [&t](const auto& set) { return belong_together(set.front()->timeline, t.timeline); });
     (its == sets.end() ? sets.emplace_back() : *its).push_back(&t);
   }
   std::vector<Section> sections;
   for (auto& set : sets) {
-    std::stable_partition(set.begin(), set.end(),
-                          [](const NamedTimeline* t) { return is_predicted(t->timeline); });
+    std::ranges::stable_partition(set,
+                                  [](const NamedTimeline* t) { return is_predicted(t->timeline); });
     sections.push_back(section_of(set));
   }
   return sections;
@@ -207,19 +204,16 @@ Window median_step(const doc::Timeline& t) {
   std::map<std::int32_t, std::vector<const doc::Step*>> by_index;
   for (const doc::Step& s : t.steps) by_index[s.index].push_back(&s);
   if (by_index.empty()) return whole(t);
+  const auto length_of = [](const doc::Step* s) { return s->end_ns - s->start_ns; };
   std::vector<std::pair<std::int64_t, std::int32_t>> lengths;  // of the slowest rank, index
-  for (const auto& [index, steps] : by_index) {
-    std::int64_t length = 0;
-    for (const doc::Step* s : steps) length = std::max(length, s->end_ns - s->start_ns);
-    lengths.emplace_back(length, index);
+  for (auto& [index, steps] : by_index) {
+    std::ranges::stable_sort(steps, std::greater(), length_of);
+    lengths.emplace_back(length_of(steps.front()), index);
   }
-  std::sort(lengths.begin(), lengths.end());
+  std::ranges::sort(lengths);
   const std::int32_t chosen = lengths[(lengths.size() - 1) / 2].second;
 
-  std::vector<const doc::Step*> steps = by_index[chosen];
-  std::stable_sort(steps.begin(), steps.end(), [](const doc::Step* a, const doc::Step* b) {
-    return a->end_ns - a->start_ns > b->end_ns - b->start_ns;
-  });
+  std::vector<const doc::Step*>& steps = by_index[chosen];
   Window w;
   w.ranks_left_out = steps.size() > kDrawnRanks;
   if (w.ranks_left_out) steps.resize(kDrawnRanks);
@@ -279,7 +273,7 @@ class Wraps {
  public:
   explicit Wraps(const doc::Timeline& t) : t_(t) {
     for (const doc::Event& e : t.events)
-      if (is_wrap(e)) all_[e.rank].push_back(&e);
+      if (is_wrap(e)) all_[e.rank].push_back(e);
     for (auto& [rank, wraps] : all_) std::ranges::stable_sort(wraps, {}, &doc::Event::start_ns);
   }
   // Of a simulated or recorded Timeline forward and backward are computation themselves, so none is
@@ -291,17 +285,16 @@ class Wraps {
   doc::TaskKind kind_of(const doc::Event& e) const {
     const auto rank = all_.find(e.rank);
     if (e.kind != doc::TaskKind::compute || rank == all_.end()) return e.kind;
-    const auto after = std::upper_bound(
-        rank->second.begin(), rank->second.end(), e.start_ns,
-        [](std::int64_t time, const doc::Event* wrap) { return time < wrap->start_ns; });
-    return after != rank->second.begin() && e.start_ns < (*(after - 1))->end_ns
-               ? (*(after - 1))->kind
-               : e.kind;
+    const auto after =
+        std::ranges::upper_bound(rank->second, e.start_ns, {}, &doc::Event::start_ns);
+    if (after == rank->second.begin()) return e.kind;
+    const doc::Event& wrap = *std::prev(after);
+    return e.start_ns < wrap.end_ns ? wrap.kind : e.kind;
   }
 
  private:
   const doc::Timeline& t_;
-  std::map<std::int32_t, std::vector<const doc::Event*>> all_;  // by rank, by start
+  std::map<std::int32_t, std::vector<doc::Event>> all_;  // by rank, by start
 };
 
 // Workload and strategy are in the section's title: a phone has no room for them here.
@@ -351,8 +344,8 @@ doc::Json group_of(const doc::Timeline& timeline) {
 }
 
 Drawing drawing_of_groups(const std::string& name, const std::vector<doc::Json>& groups) {
-  const bool any = std::any_of(groups.begin(), groups.end(),
-                               [](const doc::Json& group) { return group["length_s"] > 0; });
+  const bool any =
+      std::ranges::any_of(groups, [](const doc::Json& group) { return group["length_s"] > 0; });
   return drawing_of(name, {{"kind", "timeline"}, {"groups", groups}}, any,
                     "No event with a duration to draw");
 }

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include "linerate/core/error.hpp"
 #include "linerate/report/inputs.hpp"
 
 namespace linerate::report {
@@ -51,14 +50,10 @@ Inputs before_and_after() {
   return inputs;
 }
 
-TEST(Change, TheAnswerIsTheFirstSentenceAndThePageHasItsName) {
-  Inputs inputs = before_and_after();
-  inputs.advice.clear();
-  const Page page = page_of(inputs, "", "");
+TEST(Change, ThePageHasTheAnswersName) {
+  const Page page = page_of(before_and_after(), "", "");
   EXPECT_EQ(page.title, "net on 1 rank: a step of 20.0 ms instead of 50.0 ms");
   EXPECT_EQ(page.sections.front().title, page.title);
-  EXPECT_EQ(page.sections.front().paragraphs.front(),
-            "A step takes 20.0 ms with dear instead of 50.0 ms with ddp, 2.5 times as fast.");
 }
 
 TEST(Change, ThePredictionStandsNextToTheMeasuredStep) {
@@ -84,7 +79,8 @@ TEST(Change, EachJobHasItsVerdict) {
 TEST(Change, TheJobBeforeItIsTheOneThatTheAdviceSaysIsInUse) {
   Inputs inputs = before_and_after();
   std::swap(inputs.timelines[0], inputs.timelines[1]);
-  EXPECT_THAT(change_section(inputs)->paragraphs.front(), HasSubstr("instead of 50.0 ms with ddp"));
+  EXPECT_EQ(change_section(inputs)->paragraphs.front(),
+            "A step takes 20.0 ms with dear instead of 50.0 ms with ddp, 2.5 times as fast.");
   inputs.advice.clear();  // else the first one given
   EXPECT_EQ(change_section(inputs)->paragraphs.front(),
             "A step takes 50.0 ms with ddp instead of 20.0 ms with dear, 2.5 times as long.");
@@ -92,14 +88,14 @@ TEST(Change, TheJobBeforeItIsTheOneThatTheAdviceSaysIsInUse) {
 
 TEST(Change, OneMeasuredStrategyAnotherWorkloadOrOtherRanksAreNoChange) {
   Inputs inputs = before_and_after();
-  inputs.timelines[1].timeline.workload = "other";
-  EXPECT_FALSE(change_section(inputs).has_value());
-  inputs.timelines[1] = job("after", "trained", "dear", 10, 2);
-  EXPECT_FALSE(change_section(inputs).has_value());
-  inputs.timelines[1] = job("after", "trained", "ddp", 10);
-  EXPECT_FALSE(change_section(inputs).has_value());
-  inputs.timelines[1] = job("after", "predicted", "dear", 10);
-  EXPECT_FALSE(change_section(inputs).has_value());
+  NamedTimeline other = inputs.timelines[1];
+  other.timeline.workload = "other";
+  for (const NamedTimeline& after :
+       {other, job("after", "trained", "dear", 10, 2), job("after", "trained", "ddp", 10),
+        job("after", "predicted", "dear", 10)}) {
+    inputs.timelines[1] = after;
+    EXPECT_FALSE(change_section(inputs).has_value());
+  }
 }
 
 TEST(Change, LossesAreComparedAtEqualSteps) {
@@ -143,16 +139,6 @@ TEST(Change, LossesAloneAreASection) {
   EXPECT_EQ(inputs.losses[0].first_step, 5);
   EXPECT_THAT(inputs.losses[0].values, ElementsAre(0.5, 0.25));
   EXPECT_EQ(page_of(inputs, "", "").title, "Training loss");
-}
-
-TEST(Change, ALineThatIsNoLossIsNamed) {
-  Inputs inputs;
-  for (const char* line : {"6", "6,", "six,0.5", "6,0.5,7"}) try {
-      add_document(inputs, std::string("step,loss\n5,0.5\n") + line + "\n", "run.csv");
-      FAIL() << line;
-    } catch (const InputError& e) {
-      EXPECT_THAT(e.what(), AllOf(HasSubstr("run.csv: line 3"), HasSubstr(line)));
-    }
 }
 
 }  // namespace

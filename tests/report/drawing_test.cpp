@@ -34,25 +34,20 @@ Json points_of(std::vector<Point> points, bool log_x = true) {
   return Json::parse(drawing_of(chart).json)["series"][0]["points"];
 }
 
-TEST(LineDrawing, AnUndefinedValueIsAGap) {
-  EXPECT_EQ(points_of({{1, 1, {}, {}}, {10, 2, {}, {}}, {20, {}, {}, {}}, {30, kNaN, {}, {}}}),
+// An undefined value is a gap, points rise in x with intervals of two known ends, and what a
+// logarithmic axis lacks is left out.
+TEST(LineDrawing, HasThePointsThatCanBeDrawn) {
+  const std::vector<Point> below = {{-1, 1}, {0, 1}, {kNaN, 1}, {2, 1}};
+  EXPECT_EQ(points_of({{1, 1}, {10, 2}, {20}, {30, kNaN}}),
             Json::parse("[[1,1],[10,2],[20,null],[30,null]]"));
-}
-
-TEST(LineDrawing, PointsRiseInXAndHaveTheirIntervals) {
   EXPECT_EQ(points_of({{10, 0.5, 0.4, 0.6}, {1, 0.25, 0.125, kNaN}}),
             Json::parse("[[1,0.25],[10,0.5,0.4,0.6]]"));
-}
-
-TEST(LineDrawing, WhatALogarithmicAxisLacksIsLeftOut) {
-  const std::vector<Point> points = {
-      {-1, 1, {}, {}}, {0, 1, {}, {}}, {kNaN, 1, {}, {}}, {2, 1, {}, {}}};
-  EXPECT_EQ(points_of(points), Json::parse("[[2,1]]"));
-  EXPECT_EQ(points_of(points, false), Json::parse("[[-1,1],[0,1],[2,1]]"));
+  EXPECT_EQ(points_of(below), Json::parse("[[2,1]]"));
+  EXPECT_EQ(points_of(below, false), Json::parse("[[-1,1],[0,1],[2,1]]"));
 }
 
 TEST(LineDrawing, TheRangeToShowIsThere) {
-  LineChart chart = chart_of({{"s", {{1, 1, {}, {}}}}});
+  LineChart chart = chart_of({{"s", {{1, 1}}}});
   const auto range = [&] { return Json::parse(drawing_of(chart).json)["y_range"]; };
   EXPECT_EQ(range(), Json::array());
   chart.y_low = 0, chart.y_high = 1;
@@ -60,23 +55,21 @@ TEST(LineDrawing, TheRangeToShowIsThere) {
 }
 
 TEST(LineDrawing, WithoutADefinedValueItSaysSo) {
-  for (const LineChart& chart : {chart_of({}), chart_of({{"s", {{1, kNaN, {}, {}}}}}),
-                                 chart_of({{"s", {{-1, 1.0, {}, {}}}}})}) {
+  for (const LineChart& chart :
+       {chart_of({}), chart_of({{"s", {{1, kNaN}}}}), chart_of({{"s", {{-1, 1.0}}}})}) {
     EXPECT_EQ(drawing_of(chart).json, "");
     EXPECT_EQ(drawing_of(chart).nothing, "No defined value to draw");
   }
 }
 
-TEST(Drawing, NoNameEndsTheScriptElement) {
-  const std::string name = "</script><!--<script>\"'\\\n\x01";
-  const std::string json = drawing_of(chart_of({{name, {{1, 1, {}, {}}}}})).json;
-  EXPECT_THAT(json, Not(HasSubstr("<")));
-  EXPECT_EQ(Json::parse(json)["series"][0]["name"], name);
-}
-
-TEST(Drawing, ANameThatIsNoUtf8IsReplaced) {
-  const std::string json = drawing_of(chart_of({{"a\xff\xfe z", {{1, 1, {}, {}}}}})).json;
-  EXPECT_EQ(Json::parse(json)["series"][0]["name"], "a\uFFFD\uFFFD z");
+TEST(Drawing, NoNameEndsTheScriptElementAndWhatIsNoUtf8IsReplaced) {
+  const std::string hostile = "</script><!--<script>\"'\\\n\x01";
+  const auto json_of = [](const std::string& name) {
+    return drawing_of(chart_of({{name, {{1, 1}}}})).json;
+  };
+  EXPECT_THAT(json_of(hostile), Not(HasSubstr("<")));
+  EXPECT_EQ(Json::parse(json_of(hostile))["series"][0]["name"], hostile);
+  EXPECT_EQ(Json::parse(json_of("a\xff\xfe z"))["series"][0]["name"], "a\uFFFD\uFFFD z");
 }
 
 TEST(RowDrawing, HasAnIntervalOfTwoEndsOrPartsOrNothingToDraw) {
@@ -97,7 +90,7 @@ LineChart rising() {
   LineChart chart;
   chart.name = "test", chart.x_label = "Gbit/s", chart.y_label = "Scaling T₁ / Tₙ";
   chart.y_low = 0, chart.y_high = 1;
-  chart.series = {{"ddp", {{1, 0.1, {}, {}}, {10, 0.5, {}, {}}, {100, 1.0, {}, {}}}}};
+  chart.series = {{"ddp", {{1, 0.1}, {10, 0.5}, {100, 1.0}}}};
   return chart;
 }
 
@@ -110,22 +103,17 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 TEST(TerminalCurve, MarksAxesAndNamesItsLines) {
   const std::string text = terminal_curve(rising());
-  EXPECT_THAT(text, HasSubstr("\n  1 ┤"));
-  EXPECT_THAT(text, HasSubstr("\n  0 ┤"));
-  EXPECT_THAT(text, HasSubstr("Gbit/s"));
-  EXPECT_THAT(text, HasSubstr("\n  a ddp\n"));
+  for (const char* words : {"\n  1 ┤", "\n  0 ┤", "Gbit/s", "\n  a ddp\n"})
+    EXPECT_THAT(text, HasSubstr(words));
 }
 
-TEST(TerminalCurve, ALineIsWhereItsPointsAre) {
+TEST(TerminalCurve, InAsciiALineIsWhereItsPointsAreAndNoLineIsWiderThanATerminal) {
   // 10 is the geometric mean of 1 and 100: the middle data point stands half way, and the letters
   // rise to the right.
   const std::vector<std::string> lines = lines_of(terminal_curve(rising(), true));
   EXPECT_GT(lines[1].rfind('a'), 60u);     // y = 1 is the top row
   EXPECT_LT(lines[15].find('a', 5), 12u);  // y = 0.1
-}
-
-TEST(TerminalCurve, AsciiMeansNoByteAbove127AndNoLineIsWiderThanATerminal) {
-  for (const std::string& line : lines_of(terminal_curve(rising(), true))) {
+  for (const std::string& line : lines) {
     EXPECT_LE(line.size(), 72u);
     for (const char c : line) ASSERT_LT(static_cast<unsigned char>(c), 0x80);
   }

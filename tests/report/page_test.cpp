@@ -12,6 +12,7 @@
 #include "linerate/report/sections.hpp"
 #include "linerate/report/texts.hpp"
 #include "linerate/trace/load.hpp"
+#include "support/message_of.hpp"
 
 namespace linerate::report {
 namespace {
@@ -67,17 +68,12 @@ TEST(Escape, LeavesNoMarkupAndNoControlCharacter) {
 }
 
 TEST(Page, IsOneFileThatFitsAPhone) {
-  Page page{"title",
-            {"a.json"},
-            "linerate report a.json",
-            "1.2.3",
-            {section_of({}, "empty"), section_of(advice())}};
-  const std::string html = to_html(page);
+  const std::string html =
+      to_html({"title", {"a.json"}, "c", "1", {section_of({}, "empty"), section_of(advice())}});
   EXPECT_THAT(html, HasSubstr("name=\"viewport\" content=\"width=device-width"));
   EXPECT_THAT(html, HasSubstr("prefers-color-scheme:dark"));
-  EXPECT_THAT(html, Not(HasSubstr("http")));
-  EXPECT_THAT(html, Not(HasSubstr("<link")));
-  for (const char* outside : {"src=", "url(", "import", "fetch", "XMLHttp", "innerHTML"})
+  for (const char* outside :
+       {"http", "<link", "src=", "url(", "import", "fetch", "XMLHttp", "innerHTML"})
     EXPECT_THAT(html, Not(HasSubstr(outside)));
 }
 
@@ -127,8 +123,7 @@ TEST(Page, HasItsOwnScriptAndTheDataOfItsFiguresAndNoOther) {
                         drawn.figures[0].drawing.json + "</script>"));
   EXPECT_EQ(count(html, "<script"), 2u);
   EXPECT_EQ(count(html, "</script"), 2u);
-  EXPECT_THAT(std::string(kPageScript), Not(HasSubstr("<script")));
-  EXPECT_THAT(std::string(kPageScript), Not(HasSubstr("</")));
+  EXPECT_EQ(count(std::string(kPageScript), "<script") + count(std::string(kPageScript), "</"), 0u);
 }
 
 TEST(Page, NoNameEndsAScriptElement) {
@@ -153,29 +148,23 @@ TEST(Page, NoNameEndsAScriptElement) {
   EXPECT_EQ(count(html, "</script"), 4u);
 }
 
-TEST(Page, AFigureWithoutAValueSaysSoInWords) {
+TEST(Page, WithoutAValueOrTheScriptItHasWords) {
   const Drawing nothing = drawing_of_rows("name", "Step", {});
-  const std::string html = to_html({"t", {}, "", "", {{"s", {}, {{"f", "c", nothing}}, {}}}});
-  EXPECT_THAT(html, HasSubstr("<p>No defined value to draw</p>"));
-  EXPECT_THAT(html, Not(HasSubstr("<svg role")));
-  EXPECT_EQ(count(html, "<script"), 1u);
-}
-
-TEST(Page, SaysItsAnswerWithoutTheScript) {
-  const std::string html = to_html({"t", {}, "", "", {section_of(advice())}});
-  EXPECT_THAT(html, HasSubstr("<noscript>"));
-  EXPECT_THAT(html, HasSubstr("<p>Nothing to gain.</p>"));
-  EXPECT_THAT(html, HasSubstr("100 ms (90.0 ms – 110 ms)"));
+  const std::string html =
+      to_html({"t", {}, "", "", {{"s", {}, {{"f", "c", nothing}}, {}}, section_of(advice())}});
+  for (const char* words : {"<p>No defined value to draw</p>", "<noscript>",
+                            "<p>Nothing to gain.</p>", "100 ms (90.0 ms – 110 ms)"})
+    EXPECT_THAT(html, HasSubstr(words));
+  EXPECT_EQ(count(html, "<svg role"), 1u);  // of the advice
 }
 
 TEST(Page, StatesSourcesCommandAndVersionEscaped) {
   const std::string html =
       to_html({"<i>", {"a.json", "<u>.json"}, "linerate report a.json > b", "1.2.3", {}});
-  EXPECT_THAT(html, HasSubstr("<code>a.json</code>, <code>&lt;u&gt;.json</code>"));
-  EXPECT_THAT(html, HasSubstr("<code>linerate report a.json &gt; b</code>"));
-  EXPECT_THAT(html, HasSubstr("linerate 1.2.3"));
-  EXPECT_THAT(html, HasSubstr("<h1>&lt;i&gt;</h1>"));
-  EXPECT_THAT(html, HasSubstr("Nothing to report"));  // no section
+  for (const char* words :
+       {"<code>a.json</code>, <code>&lt;u&gt;.json</code>", "linerate 1.2.3",
+        "<code>linerate report a.json &gt; b</code>", "<h1>&lt;i&gt;</h1>", "Nothing to report"})
+    EXPECT_THAT(html, HasSubstr(words));
 }
 
 TEST(Inputs, TakeEachDocumentAndDrawIt) {
@@ -187,28 +176,27 @@ TEST(Inputs, TakeEachDocumentAndDrawIt) {
     "compression_ratio": 1, "step_s": 0.1, "interval_s": [0.09, 0.11], "scaling_factor": 0.5}]})",
                "w.json");
   const std::string html = to_html(page_of(inputs, "c", "v"));
-  EXPECT_THAT(html, HasSubstr("Nothing to gain."));
-  EXPECT_THAT(html, HasSubstr("net &lt;b&gt;"));
-  EXPECT_THAT(html, HasSubstr("Scaling factor against bandwidth on 4 ranks"));
-  EXPECT_THAT(html, HasSubstr("One step over time"));
-  EXPECT_THAT(html, HasSubstr("between 1 and 2 Gbit/s: bulk below, ddp above"));
+  for (const char* words : {"Nothing to gain.", "net &lt;b&gt;", "One step over time",
+                            "Scaling factor against bandwidth on 4 ranks",
+                            "between 1 and 2 Gbit/s: bulk below, ddp above"})
+    EXPECT_THAT(html, HasSubstr(words));
 }
 
 TEST(Inputs, WhatIsNotAReportDocumentIsNamed) {
+  const std::pair<const char*, const char*> refused[] = {
+      {R"({"traceEvents": []})", "x.json: expected a Timeline"},
+      {R"({"document": "cluster", "schema": 1})", "kind \"cluster\""},
+      {"[1", "x.json"},
+      {"[]", "not an object"},
+      {R"({"predictions": [{"strategy": "ddp"}]})", "/predictions/0"},
+      {"step,loss\n5,0.5\n6\n", "x.json: line 3"},
+      {"step,loss\n5,0.5\n6,\n", "found \"6,\""},
+      {"step,loss\n5,0.5\nsix,0.5\n", "six,0.5"},
+      {"step,loss\n5,0.5\n6,0.5,7\n", "6,0.5,7"}};
   Inputs inputs;
-  const auto message = [&](const std::string& text) {
-    try {
-      add_document(inputs, text, "x.json");
-    } catch (const InputError& e) {
-      return std::string(e.what());
-    }
-    return std::string("accepted");
-  };
-  EXPECT_THAT(message(R"({"traceEvents": []})"), HasSubstr("x.json: expected a Timeline"));
-  EXPECT_THAT(message(R"({"document": "cluster", "schema": 1})"), HasSubstr("kind \"cluster\""));
-  EXPECT_THAT(message("[1"), HasSubstr("x.json"));
-  EXPECT_THAT(message("[]"), HasSubstr("not an object"));
-  EXPECT_THAT(message(R"({"predictions": [{"strategy": "ddp"}]})"), HasSubstr("/predictions/0"));
+  for (const auto& [text, says] : refused)
+    EXPECT_THAT(support::message_of<InputError>([&] { add_document(inputs, text, "x.json"); }),
+                HasSubstr(says));
   EXPECT_TRUE(inputs.files.empty());  // nothing that failed is listed as a source
 }
 
@@ -235,12 +223,10 @@ TEST(Timelines, APageOfTracesSaysWhatExplainSaysWithNotesLastAndNoFolders) {
   const Page page = page_of(inputs, "linerate report " + files.front(), "1");
   ASSERT_EQ(page.sections.size(), 1u);
   const Section& section = page.sections.front();
-  ASSERT_EQ(section.paragraphs.size(), 2u);
-  EXPECT_THAT(section.paragraphs[0], HasSubstr(trace::finding_text(e.verdict)));
-  EXPECT_EQ(section.paragraphs[1], "Cause: " + trace::cause_texts(e.breakdown.path).front() + ".");
-  const Table table = breakdown_table(e, "late2.rank0.json");
-  ASSERT_TRUE(section.table);
-  EXPECT_EQ(section.table->rows, table.rows);
+  EXPECT_THAT(section.paragraphs,
+              testing::ElementsAre(HasSubstr(trace::finding_text(e.verdict)),
+                                   "Cause: " + trace::cause_texts(e.breakdown.path).front() + "."));
+  EXPECT_EQ(section.table.value().rows, breakdown_table(e, "late2.rank0.json").rows);
   ASSERT_EQ(section.figures.size(), 2u);
   EXPECT_THAT(section.figures[1].drawing.json, HasSubstr("waiting for other ranks"));
   const std::string html = to_html(page);
@@ -277,12 +263,11 @@ TEST(EvaluationSection, ThePageOfAResultsFileHasTheCountTheChartsAndTheTables) {
   Inputs inputs;
   add_document(inputs, doc::to_json(doc::Evaluation{{compare::sample_setup()}}), "results.json");
   const std::string page = to_html(page_of(inputs, "linerate report", "1"));
-  EXPECT_THAT(page, HasSubstr("1 of 1 setups gain over tuned fp32"));
-  EXPECT_THAT(page, HasSubstr("lenet 1x28x28 fashion-mnist, batch 32, 2 ranks, host"));
-  EXPECT_THAT(page, HasSubstr("noise floor (A/A): 2.0 %"));
-  EXPECT_THAT(page, HasSubstr("Step time by strategy"));
-  EXPECT_THAT(page, HasSubstr("Test accuracy over time"));
-  EXPECT_THAT(page, HasSubstr("<td>1: density</td>"));
+  for (const char* words :
+       {"1 of 1 setups gain over tuned fp32", "noise floor (A/A): 2.0 %", "Step time by strategy",
+        "lenet 1x28x28 fashion-mnist, batch 32, 2 ranks, host", "Test accuracy over time",
+        "<td>1: density</td>"})
+    EXPECT_THAT(page, HasSubstr(words));
 }
 
 }  // namespace

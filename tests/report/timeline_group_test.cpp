@@ -44,9 +44,7 @@ TEST(TimelineGroup, OverlappingStreamsTakeLanes) {
   t.events = {event(TaskKind::compute, 0, 0, 10 * kMs),
               event(TaskKind::compute, 0, 5 * kMs, 15 * kMs),
               event(TaskKind::compute, 0, 12 * kMs, 20 * kMs)};
-  const doc::Json group = group_of(t);
-  ASSERT_EQ(group["rows"].size(), 1u);
-  const doc::Json& lanes = group["rows"][0]["lanes"];
+  const doc::Json lanes = group_of(t)["rows"].at(0)["lanes"];
   ASSERT_EQ(lanes.size(), 2u);
   EXPECT_EQ(lanes[0].size(), 2u);  // the third fits behind the first
 }

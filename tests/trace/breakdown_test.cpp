@@ -96,11 +96,10 @@ TEST(Verdict, RulesApplyInOrder) {
                   .loading_idle_s = loading};
     return judge(b).finding;
   };
-  EXPECT_EQ(finding(0.6, 0.3, 0.3, false), Finding::host_bound);
   EXPECT_EQ(finding(0.6, 0.3, 0.3, false, 0.19), Finding::host_bound);
   EXPECT_EQ(finding(0.6, 0.3, 0.3, true, 0.21), Finding::input_bound);
-  EXPECT_EQ(finding(0.6, 0.3, 0.3, true),
-            Finding::host_bound);  // a missing rank hides none of the first four
+  // A missing rank hides none of the first four.
+  EXPECT_EQ(finding(0.6, 0.3, 0.3, true), Finding::host_bound);
   EXPECT_EQ(finding(0.1, 0.04, 0.04, true), Finding::compute_bound);
   EXPECT_EQ(finding(0.1, 0.3, 0.3, true), Finding::inconclusive);
   EXPECT_EQ(finding(0.1, 0.3, 0.15, false), Finding::network_bound);  // a tie goes to the network
@@ -125,19 +124,19 @@ TEST(Recorded, DelaysAndTheLateRankAreRecoveredFromDdpOverGloo) {
   const std::filesystem::path folder = "tests/trace/fixtures";
   if (!std::filesystem::exists(folder))
     GTEST_SKIP() << "run from the project's root: " << folder << " is not there";
-  const auto files = [&](int ranks) {
-    std::vector<std::filesystem::path> all;
+  const auto recorded = [&](int ranks) {
+    std::vector<std::filesystem::path> files;
     for (int r = 0; r < ranks; ++r)
-      all.push_back(folder / fmt::format("gloo{}.rank{}.json.gz", ranks, r));
-    return all;
+      files.push_back(folder / fmt::format("gloo{}.rank{}.json.gz", ranks, r));
+    return break_down(load_job(files));
   };
   // tools/record-fixtures: of two ranks rank 1 sleeps 30 ms before backward; of four rank 2 sleeps
   // 20 ms, rank 1 10 ms. Both were recorded on two busy cores, whose scheduling adds or hides
   // several milliseconds.
-  const Breakdown two = break_down(load_job(files(2)));
+  const Breakdown two = recorded(2);
   EXPECT_GT(two.ranks[1].times_last, two.ranks[0].times_last);
   EXPECT_NEAR(two.ranks[1].delay_per_step_s.value(), 0.030, 0.010);
-  const Breakdown four = break_down(load_job(files(4)));
+  const Breakdown four = recorded(4);
   for (const int r : {0, 1, 3})
     EXPECT_GT(four.ranks[2].times_last, four.ranks[static_cast<std::size_t>(r)].times_last);
   EXPECT_NEAR(four.ranks[2].delay_per_step_s.value(), 0.020, 0.010);

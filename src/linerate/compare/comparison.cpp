@@ -17,6 +17,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <ranges>
 #include <set>
 #include <span>
 
@@ -43,8 +44,7 @@ struct Side {
   std::map<StepKind, double> share{};  // of each kind among the measured steps
   Middle* middle = median;
 
-  std::optional<double> value(
-      const Column& column, const Rows& chosen = [](std::size_t) { return true; }) const;
+  std::optional<double> value(const Column& column, const Rows& chosen = {}) const;
 };
 
 /// The middle of the chosen steps, by kind and weighted. A step without the task counts as 0 if the
@@ -54,7 +54,7 @@ std::optional<double> Side::value(const Column& column, const Rows& chosen) cons
   std::map<StepKind, std::vector<double>> values;
   std::set<StepKind> occurs;
   for (std::size_t i = 0; i < column.size(); ++i) {
-    if (!chosen(i)) continue;
+    if (chosen && !chosen(i)) continue;
     if (!std::isnan(column[i])) occurs.insert(kinds[i]);
     values[kinds[i]].push_back(std::isnan(column[i]) ? 0 : column[i]);
   }
@@ -229,18 +229,16 @@ class Comparer {
       k.set.clear();
       return k;
     };
-    std::map<TaskKey, const TaskKey*> sets, names;
+    std::map<TaskKey, const TaskKey*> partners;  // a key without a set comes before those with one
     for (const auto& [key, column] : measured_.table.tasks) {
-      sets.emplace(by_set(key), &key);
-      if (!key.name.empty()) names.emplace(by_name(key), &key);
+      partners.emplace(by_set(key), &key);
+      if (!key.name.empty()) partners.emplace(by_name(key), &key);
     }
-    std::map<TaskKey, bool> taken;
+    std::set<TaskKey> taken;
     for (const auto& [key, column] : predicted_.table.tasks) {
-      auto partner = sets.find(by_set(key));
-      bool found = partner != sets.end();
-      if (!found && !key.name.empty()) found = (partner = names.find(by_name(key))) != names.end();
-      if (found && !taken[*partner->second]) {
-        taken[*partner->second] = true;
+      auto partner = partners.find(by_set(key));
+      if (partner == partners.end() && !key.name.empty()) partner = partners.find(by_name(key));
+      if (partner != partners.end() && taken.insert(*partner->second).second) {
         c.tasks.push_back(
             task_row(*partner->second, &column, &measured_.table.tasks.at(*partner->second)));
       } else if (predicted_.value(column)) {  // else of steps that were not measured
@@ -248,7 +246,7 @@ class Comparer {
       }
     }
     for (const auto& [key, column] : measured_.table.tasks)
-      if (!taken[key]) c.only_measured.push_back(task_row(key, nullptr, &column));
+      if (!taken.contains(key)) c.only_measured.push_back(task_row(key, nullptr, &column));
   }
 
   Side predicted_, measured_;
@@ -293,7 +291,7 @@ std::string title(const ComparedRow& r) {
 }
 
 std::string table_of(const std::string& head, const std::vector<ComparedRow>& rows) {
-  std::vector<std::vector<std::string>> cells;
+  TextRows cells;
   for (const ComparedRow& r : rows)
     cells.push_back({title(r), time_or(r.predicted_s), time_or(r.measured_s),
                      r.error() ? signed_percent(*r.error()) : "-",
@@ -306,9 +304,9 @@ void add_without_partner(std::string& text, const std::string& side,
                          const std::vector<ComparedRow>& rows) {
   if (rows.empty()) return;
   text += fmt::format("tasks that are only {}, with their times ({}):\n", side, rows.size());
-  for (std::size_t i = 0; i < std::min(rows.size(), kMostListed); ++i)
-    text += fmt::format("  {}  {}\n", title(rows[i]),
-                        time_or(rows[i].predicted_s ? rows[i].predicted_s : rows[i].measured_s));
+  for (const ComparedRow& r : rows | std::views::take(kMostListed))
+    text +=
+        fmt::format("  {}  {}\n", title(r), time_or(r.predicted_s ? r.predicted_s : r.measured_s));
   if (rows.size() > kMostListed)
     text += fmt::format("  ... and {} more (--json lists all)\n", rows.size() - kMostListed);
 }

@@ -14,6 +14,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/core/statistics.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/scaling_factor.hpp"
 
@@ -41,8 +42,7 @@ std::vector<KeptStep> kept_steps(const doc::Timeline& timeline, int warm_up, int
     // there once.
     std::map<std::string_view, int> later;
     for (std::size_t k = i + 1; k < steps.size(); ++k) ++later[doc::phase_of(steps[k].second)];
-    const bool repeats =
-        std::any_of(later.begin(), later.end(), [](const auto& v) { return v.second > 1; });
+    const bool repeats = std::ranges::any_of(later, [](const auto& v) { return v.second > 1; });
     const bool warms_up = later.count(doc::phase_of(steps[i].second)) == 0 && !later.empty() &&
                           (repeats || steps[i].second.starts_with(doc::kFirstStep));
     warm = warm || (i >= to_index(std::max(0, warm_up)) && !warms_up);
@@ -75,7 +75,7 @@ StepEvents events_by_step(const doc::Timeline& timeline) {
 class Builder {
  public:
   Builder(const doc::Timeline& timeline, int warm_up) : timeline_(timeline) {
-    wrapped_ = std::any_of(timeline.events.begin(), timeline.events.end(), [&](const auto& e) {
+    wrapped_ = std::ranges::any_of(timeline.events, [&](const doc::Event& e) {
       return doc::is_computation(e.kind) && !doc::is_computation(timeline, e);
     });
     for (std::size_t i = 0; i < timeline.parameter_sets.size(); ++i)
@@ -161,11 +161,7 @@ class Builder {
   // The mean over the ranks that have a value; kAbsent in a step without any.
   Column mean_column(const Cells& cells) const {
     Column column(table_.steps.size(), kAbsent);
-    for (const auto& [row, values] : cells) {
-      double sum = 0;
-      for (const double v : values) sum += v;
-      column[row] = sum / static_cast<double>(values.size());
-    }
+    for (const auto& [row, values] : cells) column[row] = mean(values);
     return column;
   }
 
@@ -173,8 +169,7 @@ class Builder {
   void add_task(const TaskKey& key, const Cells& cells) {
     Column column = mean_column(cells);
     if (doc::is_communication(key.kind))
-      for (const auto& [row, values] : cells)
-        column[row] = *std::min_element(values.begin(), values.end());
+      for (const auto& [row, values] : cells) column[row] = std::ranges::min(values);
     Column& sum = table_.kinds.try_emplace(key.kind, column.size(), kAbsent).first->second;
     for (std::size_t i = 0; i < column.size(); ++i)
       if (!std::isnan(column[i])) sum[i] = (std::isnan(sum[i]) ? 0 : sum[i]) + column[i];

@@ -159,15 +159,15 @@ class Analysis {
     }
   }
 
-  /// Upper bound of a lone rank's transfer: the least duration over repetitions of the same
-  /// collective.
-  static std::map<std::tuple<CommOp, std::int64_t, std::int32_t>, std::int64_t> least_durations(
-      const RankActivity& r) {
-    std::map<std::tuple<CommOp, std::int64_t, std::int32_t>, std::int64_t> least;
+  /// Upper bound of a lone rank's transfer, by operation, bytes and group: the least duration over
+  /// repetitions of the same collective.
+  using Durations = std::map<std::tuple<CommOp, std::int64_t, std::int32_t>, std::int64_t>;
+  static Durations least_durations(const RankActivity& r) {
+    Durations least;
     for (const Communication& c : r.communications) {
       if (c.bytes < 0) continue;
-      auto [found, fresh] = least.try_emplace({c.op, c.bytes, c.group}, c.span.length());
-      if (!fresh) found->second = std::min(found->second, c.span.length());
+      std::int64_t& ns = least.try_emplace({c.op, c.bytes, c.group}, INT64_MAX).first->second;
+      ns = std::min(ns, c.span.length());
     }
     return least;
   }
@@ -352,8 +352,7 @@ class Analysis {
   }
 
   std::string label_of(std::int64_t step) const {
-    const auto found =
-        std::ranges::find_if(out_.steps, [step](const StepRow& s) { return s.number == step; });
+    const auto found = std::ranges::find(out_.steps, step, &StepRow::number);
     return found == out_.steps.end() ? std::to_string(step) : found->label;
   }
 

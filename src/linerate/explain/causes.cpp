@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <ranges>
 #include <utility>
@@ -200,15 +201,14 @@ std::vector<Cause> late_ranks(const LateSteps& lateness, const std::vector<int>&
   std::vector<Cause> causes;
   const int all = static_cast<int>(steps.size() - left_out.size());
   for (std::size_t lane = 0; lane < lateness.size(); ++lane) {
-    double most_s = 0;
-    for (const auto& [number, step] : lateness[lane])
-      if (!left_out.contains(number)) most_s = std::max(most_s, in_seconds(step.ns));
-    const double counted_s = std::max(least_s, kLeastOfMost * most_s);
+    std::map<std::int64_t, Late> by_step = lateness[lane];
+    std::erase_if(by_step, [&](const auto& step) { return left_out.contains(step.first); });
     std::vector<double> late, all_s;
+    for (const auto& [number, step] : by_step) all_s.push_back(in_seconds(step.ns));
+    const double most_s = all_s.empty() ? 0 : std::ranges::max(all_s);
+    const double counted_s = std::max(least_s, kLeastOfMost * most_s);
     PhaseTimes where{};
-    for (const auto& [number, step] : lateness[lane]) {
-      if (left_out.contains(number)) continue;
-      all_s.push_back(in_seconds(step.ns));
+    for (const auto& [number, step] : by_step) {
       if (in_seconds(step.ns) < counted_s || step.ns <= 0) continue;
       late.push_back(in_seconds(step.ns));
       for (std::size_t p = 0; p < kPhases; ++p) where[p] += step.by_phase[p];
@@ -220,8 +220,7 @@ std::vector<Cause> late_ranks(const LateSteps& lateness, const std::vector<int>&
                       .steps = all,
                       .where = largest(where)});
   }
-  std::ranges::sort(causes,
-                    [](const Cause& a, const Cause& b) { return a.per_step_s > b.per_step_s; });
+  std::ranges::sort(causes, std::greater(), &Cause::per_step_s);
   return causes;
 }
 
@@ -342,39 +341,26 @@ struct StepNumbers {
   bool holds(std::int64_t number) const { return first <= number && number <= last; }
 };
 
-/// By number, whether all ranks with steps have it whole.
-std::map<std::int64_t, bool> steps_by_number(const Job& job) {
-  std::map<std::int64_t, std::size_t> ranks_with_it;
-  std::size_t ranks = 0;
-  for (const RankActivity& rank : job.ranks) {
-    ranks += !rank.steps.empty();
+/// Numbers of steps that all ranks with steps have whole, or else those of all others.
+std::set<std::int64_t> numbers_of_steps(const Job& job, bool of_all) {
+  std::map<std::int64_t, std::ptrdiff_t> ranks_with_it;
+  for (const RankActivity& rank : job.ranks)
     for (const StepSpan& s : rank.steps) ranks_with_it[s.number] += !s.partial;
-  }
-  std::map<std::int64_t, bool> of_all;
-  for (const auto& [number, count] : ranks_with_it) of_all[number] = count == ranks;
-  return of_all;
+  const auto ranks =
+      std::ranges::count_if(job.ranks, [](const RankActivity& r) { return !r.steps.empty(); });
+  std::set<std::int64_t> numbers;
+  for (const auto& [number, count] : ranks_with_it)
+    if ((count == ranks) == of_all) numbers.insert(number);
+  return numbers;
 }
 
-std::optional<StepNumbers> common_range(const Job& job) {
-  std::optional<StepNumbers> range;
-  for (const auto& [number, of_all] : steps_by_number(job)) {
-    if (!of_all) continue;
-    if (!range) range = StepNumbers{number, number};
-    range->last = number;
-  }
-  return range;
-}
-
-Span& span_in(Span& span) { return span; }
-Span& span_in(PhaseSpan& phase) { return phase.span; }
-
-template <typename T>
-void keep_within(std::vector<T>& records, const Span& window) {
-  for (T& record : records) {
-    Span& s = span_in(record);
+/// `span_of`: the span of a record, which may be one itself.
+void keep_within(auto& records, const Span& window, auto span_of) {
+  for (auto& record : records) {
+    Span& s = std::invoke(span_of, record);
     s = {std::max(s.start_ns, window.start_ns), std::min(s.end_ns, window.end_ns)};
   }
-  std::erase_if(records, [](T& record) { return span_in(record).length() <= 0; });
+  std::erase_if(records, [&](auto& record) { return std::invoke(span_of, record).length() <= 0; });
 }
 
 /// Cuts one rank to the steps of `range`, in what a program is made of. Of what ran on the device
@@ -398,9 +384,10 @@ void cut_to(RankActivity& rank, const StepNumbers& range) {
   std::erase_if(rank.compute, began_outside);
   std::erase_if(rank.copies, began_outside);
   keep_within(rank.phases,
-              {std::min(device.start_ns, host.start_ns), std::max(device.end_ns, host.end_ns)});
-  keep_within(rank.calls, host);
-  if (rank.pauses) keep_within(*rank.pauses, host);
+              {std::min(device.start_ns, host.start_ns), std::max(device.end_ns, host.end_ns)},
+              &PhaseSpan::span);
+  keep_within(rank.calls, host, std::identity());
+  if (rank.pauses) keep_within(*rank.pauses, host, &PhaseSpan::span);
   std::erase_if(rank.communications, [&](const Communication& c) {
     return c.step >= 0 ? c.step < from || c.step >= from + count : began_outside(c.span);
   });
@@ -411,23 +398,19 @@ void cut_to(RankActivity& rank, const StepNumbers& range) {
 
 }  // namespace
 
-std::set<std::int64_t> steps_of_some(const Job& job) {
-  std::set<std::int64_t> some;
-  for (const auto& [number, of_all] : steps_by_number(job))
-    if (!of_all) some.insert(number);
-  return some;
-}
+std::set<std::int64_t> steps_of_some(const Job& job) { return numbers_of_steps(job, false); }
 
 std::optional<Job> common_part(const Job& job) {
-  const std::optional<StepNumbers> range = common_range(job);
-  if (!range) return std::nullopt;
+  const std::set<std::int64_t> numbers = numbers_of_steps(job, true);
+  if (numbers.empty()) return std::nullopt;
+  const StepNumbers range{*numbers.begin(), *numbers.rbegin()};
   const bool same = std::ranges::all_of(job.ranks, [&](const RankActivity& r) {
     return r.steps.empty() ||
-           (range->holds(r.steps.front().number) && range->holds(r.steps.back().number));
+           (range.holds(r.steps.front().number) && range.holds(r.steps.back().number));
   });
   if (same) return std::nullopt;
   Job common = job;
-  for (RankActivity& rank : common.ranks) cut_to(rank, *range);
+  for (RankActivity& rank : common.ranks) cut_to(rank, range);
   return common;
 }
 

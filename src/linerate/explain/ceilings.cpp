@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
@@ -110,20 +111,15 @@ class RemedyGains {
   /// it agrees (explanation.cpp).
   std::map<std::int64_t, StepGain> by_step() const {
     const auto before = step_lengths_s(program_, *recorded_);
-    const auto gain = [&](std::vector<Remedy> remedies) {
-      auto gains = before;
-      if (const auto after = replay(program_, change_of({.remedies = std::move(remedies)}))) {
-        const auto lengths = step_lengths_s(program_, *after);
-        for (auto& [number, s] : gains) s -= lengths.at(number);
-      }
-      return gains;
-    };
-    const auto transfer = gain({Remedy::infinitely_fast_network});
-    const auto wait = gain({Remedy::no_stragglers});
-    const auto both = gain({Remedy::infinitely_fast_network, Remedy::no_stragglers});
     std::map<std::int64_t, StepGain> all;
-    for (const auto& [number, s] : before)
-      all[number] = {transfer.at(number), wait.at(number), both.at(number)};
+    const auto set = [&](double StepGain::*gain, std::vector<Remedy> remedies) {
+      const auto after = replay(program_, change_of({.remedies = std::move(remedies)}));
+      const auto lengths = step_lengths_s(program_, after.value_or(Borders()));
+      for (const auto& [number, s] : before) all[number].*gain = after ? s - lengths.at(number) : s;
+    };
+    set(&StepGain::transfer_s, {Remedy::infinitely_fast_network});
+    set(&StepGain::wait_s, {Remedy::no_stragglers});
+    set(&StepGain::communication_s, {Remedy::infinitely_fast_network, Remedy::no_stragglers});
     return all;
   }
 
@@ -194,7 +190,7 @@ class RemedyGains {
         cuts[l] = whole[l];
         continue;
       }
-      std::ranges::stable_sort(pieces, [](const Piece& a, const Piece& b) { return a.ns > b.ns; });
+      std::ranges::stable_sort(pieces, std::greater(), &Piece::ns);
       std::vector<std::int64_t> left_in_step(border + 1, per_step_ns(cause));
       std::int64_t left = per_step_ns(cause) * cause.steps_with_it;
       for (const Piece& piece : pieces) {

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <ranges>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -58,40 +60,38 @@ void whole(std::string& out, const Breakdown& b) {
                   b.world_size == 1 ? "" : "s", b.steps.size(), b.updates > 1 ? "period" : "step",
                   b.steps.size() == 1 ? "" : "s", of_steps, device_of(b));
   out += fmt::format("over the whole file{}\n", b.ranks.size() > 1 ? ", mean over ranks" : "");
-  out += fmt::format("  compute busy           {:>10}\n", known(is.computation, b.whole.compute_s));
-  out += fmt::format(
-      "  communication busy     {:>10}{}\n", known(is.communication, b.whole.communication_s),
-      b.cpu_device || b.world_size == 1 ? ""
-                                        : "   includes waiting for other ranks: not network time");
-  out += fmt::format("  overlap of the two     {:>10}\n", known(is.both, b.whole.overlap_s));
-  out += fmt::format("  exposed communication  {:>10}\n", known(is.both, b.whole.exposed_s));
-  const auto bytes = [](const std::optional<std::int64_t>& stated,
-                        const std::optional<std::int64_t>& deduced) {
-    if (stated && stated == deduced)
-      return fmt::format("{:>10}", format_size(static_cast<double>(*stated)));
-    return fmt::format("{:>10}{}", stated ? format_size(static_cast<double>(*stated)) : "unknown",
-                       deduced ? fmt::format("   {} deduced from launches",
-                                             format_size(static_cast<double>(*deduced)))
-                               : "");
+  const auto line = [&out](const char* what, const std::string& value,
+                           const std::string& more = "") {
+    out += fmt::format("  {:<21}  {:>10}{}\n", what, value, more);
   };
-  out += fmt::format("  bytes of collectives   {}\n",
-                     bytes(b.collective_bytes, b.collective_bytes_deduced));
-  out += fmt::format("  bytes of gradients     {}\n\n",
-                     bytes(b.gradient_bytes, b.gradient_bytes_deduced));
+  const auto bytes_line = [&line](const char* what, const std::optional<std::int64_t>& stated,
+                                  const std::optional<std::int64_t>& deduced) {
+    const auto size = [](std::int64_t bytes) { return format_size(static_cast<double>(bytes)); };
+    line(what, stated ? size(*stated) : "unknown",
+         deduced && deduced != stated ? fmt::format("   {} deduced from launches", size(*deduced))
+                                      : "");
+  };
+  line("compute busy", known(is.computation, b.whole.compute_s));
+  line("communication busy", known(is.communication, b.whole.communication_s),
+       b.cpu_device || b.world_size == 1 ? ""
+                                         : "   includes waiting for other ranks: not network time");
+  line("overlap of the two", known(is.both, b.whole.overlap_s));
+  line("exposed communication", known(is.both, b.whole.exposed_s));
+  bytes_line("bytes of collectives", b.collective_bytes, b.collective_bytes_deduced);
+  bytes_line("bytes of gradients", b.gradient_bytes, b.gradient_bytes_deduced);
+  out += "\n";
 }
 
 void steps(std::string& out, const Breakdown& b) {
   if (b.steps.empty()) return;
   const Known is(b);
   Rows rows;
-  for (std::size_t i = 0; i < std::min(kMostRows, b.steps.size()); ++i) {
-    const StepRow& s = b.steps[i];
-    rows.push_back({fmt::format("{}{}", s.cut ? "cut " : "", s.label), format_time(s.length_s),
+  for (const StepRow& s : b.steps | std::views::take(kMostRows))
+    rows.push_back({(s.cut ? "cut " : "") + s.label, format_time(s.length_s),
                     known(is.computation, s.busy.compute_s),
                     known(is.communication, s.busy.communication_s),
                     known(is.both, s.busy.overlap_s), known(is.both, s.busy.exposed_s),
                     known(is.computation, s.busy.idle_s)});
-  }
   out += fmt::format("each step{}\n",
                      b.ranks.size() > 1 ? ", mean over ranks (host gaps: lower median)" : "");
   out +=
@@ -106,29 +106,27 @@ void collectives(std::string& out, const Breakdown& b) {
   if (b.collectives.empty()) return;
   struct Line {
     std::size_t times = 0;
+    double total_s = 0;
     std::vector<double> duration, transfer, skew, bus;
   };
-  std::map<std::tuple<double, CommOp, std::int64_t, int>, Line> lines;
-  std::map<std::pair<CommOp, std::pair<std::int64_t, int>>, double> total;
-  const auto key_of = [](const CollectiveRow& c) {
-    return std::pair(c.op, std::pair(c.bytes.value_or(-1), c.ranks.value_or(-1)));
-  };
-  for (const CollectiveRow& c : b.collectives) total[key_of(c)] += c.duration_s;
+  using Kind = std::tuple<CommOp, std::int64_t, int>;
+  std::map<Kind, Line> kinds;
   for (const CollectiveRow& c : b.collectives) {
-    Line& l = lines[{-total[key_of(c)], c.op, c.bytes.value_or(-1), c.ranks.value_or(-1)}];
+    Line& l = kinds[{c.op, c.bytes.value_or(-1), c.ranks.value_or(-1)}];
+    ++l.times, l.total_s += c.duration_s;
     if (!b.times_unknown) l.duration.push_back(c.duration_s);
-    ++l.times;
     if (c.transfer_s) l.transfer.push_back(*c.transfer_s);
     if (c.skew_s) l.skew.push_back(*c.skew_s);
     if (c.busbw_bytes_per_s) l.bus.push_back(*c.busbw_bytes_per_s);
   }
+  std::vector<std::pair<Kind, Line>> lines(kinds.begin(), kinds.end());
+  std::ranges::stable_sort(lines, std::greater(), [](const auto& l) { return l.second.total_s; });
   const auto mid = [](const std::vector<double>& v) {
     return v.empty() ? std::string("n/a") : format_time(median(v));
   };
   Rows rows;
-  for (const auto& [key, l] : lines) {
-    if (rows.size() == kMostRows) break;
-    const auto& [weight, op, bytes, ranks] = key;
+  for (const auto& [kind, l] : lines | std::views::take(kMostRows)) {
+    const auto& [op, bytes, ranks] = kind;
     rows.push_back({std::string(name_of(op)), std::to_string(l.times),
                     bytes >= 0 ? format_size(static_cast<double>(bytes)) : "unknown",
                     ranks > 0 ? std::to_string(ranks) : "?", mid(l.duration), mid(l.transfer),
@@ -151,14 +149,12 @@ void ranks(std::string& out, const Breakdown& b) {
   if (b.ranks.size() < 2) return;
   const Known is(b);
   Rows rows;
-  for (std::size_t i = 0; i < std::min(kMostRankRows, b.ranks.size()); ++i) {
-    const RankRow& r = b.ranks[i];
+  for (const RankRow& r : b.ranks | std::views::take(kMostRankRows))
     rows.push_back({std::to_string(r.rank), known(is.computation, r.whole.compute_s),
                     known(is.communication, r.whole.communication_s),
                     known(is.both, r.whole.exposed_s), clock_of(r),
                     r.times_last ? std::to_string(*r.times_last) : "n/a",
                     r.delay_per_step_s ? format_time(*r.delay_per_step_s) + "/step" : "n/a"});
-  }
   out += "each rank, over the whole file\n";
   out += text_table(
       {">rank", ">compute", ">comm.", ">exposed", ">clock", ">times last", ">comes late by"}, rows,
@@ -170,10 +166,11 @@ void ranks(std::string& out, const Breakdown& b) {
 void buckets(std::string& out, const Breakdown& b) {
   if (!b.buckets) return;
   std::vector<std::string> sizes;
-  for (std::size_t i = 0; i < std::min<std::size_t>(16, b.buckets->bytes.size()); ++i)
-    sizes.push_back(format_size(static_cast<double>(b.buckets->bytes[i])));
-  out += fmt::format("buckets of step {}: {}{}\n  {}\n\n", b.buckets->step, join(sizes, ", "),
-                     b.buckets->bytes.size() > 16 ? ", ..." : "", b.buckets->verdict);
+  for (const std::int64_t bytes : b.buckets->bytes | std::views::take(16))
+    sizes.push_back(format_size(static_cast<double>(bytes)));
+  if (b.buckets->bytes.size() > 16) sizes.push_back("...");
+  out += fmt::format("buckets of step {}: {}\n  {}\n\n", b.buckets->step, join(sizes, ", "),
+                     b.buckets->verdict);
 }
 
 void network(std::string& out, const Breakdown& b) {
@@ -196,14 +193,9 @@ void network(std::string& out, const Breakdown& b) {
   if (b.scaling_factor || b.line_rate_bytes_per_s) out += "\n";
 }
 
-void verdict(std::string& out, const Verdict& v) {
-  out += fmt::format("verdict: {}\n  {}\n", finding_text(v), v.reason);
-}
-
 void causes(std::string& out, const Breakdown& b) {
   const std::vector<std::string> texts = cause_texts(b.path);
-  for (std::size_t i = 0; i < std::min(kMostRows, texts.size()); ++i) {
-    std::string text = texts[i];
+  for (std::string text : texts | std::views::take(kMostRows)) {
     if (const std::size_t gain = text.find(" Without this"); gain != std::string::npos)
       text.replace(gain, 1, "\n  ");
     out += fmt::format("  cause: {}\n", text);
@@ -248,8 +240,7 @@ void words(std::string& out, const Breakdown& b, const Verdict& v) {
 }  // namespace
 
 std::string explain_text(const Breakdown& b, const Verdict& v) {
-  std::string out;
-  verdict(out, v);
+  std::string out = fmt::format("verdict: {}\n  {}\n", finding_text(v), v.reason);
   causes(out, b);
   gains(out, v);
   network(out, b);
@@ -259,8 +250,7 @@ std::string explain_text(const Breakdown& b, const Verdict& v) {
   ranks(out, b);
   buckets(out, b);
   words(out, b, v);
-  for (std::size_t i = 0; i < std::min<std::size_t>(20, b.notes.size()); ++i)
-    out += fmt::format("note: {}\n", b.notes[i]);
+  for (const std::string& note : b.notes | std::views::take(20)) out += "note: " + note + "\n";
   rest(out, 20, b.notes.size(), "notes");
   return out;
 }
@@ -272,12 +262,9 @@ namespace {
 
 using doc::Json;
 
-Json if_known(bool is_known, const Json& value) { return is_known ? value : Json(nullptr); }
+Json if_known(bool is_known, const Json& value) { return is_known ? value : Json(); }
 
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
+Json or_null(const auto& value) { return value ? Json(*value) : Json(); }
 
 Json busy_json(const Busy& b, const Known& known) {
   return {{"window_s", if_known(known.times, b.window_s)},
@@ -351,7 +338,7 @@ Json verdict_json(const Verdict& v, const Breakdown& b) {
 }
 
 Json phase_json(const std::optional<StepPhase>& phase) {
-  return phase ? Json(name_of(*phase)) : Json(nullptr);
+  return phase ? Json(name_of(*phase)) : Json();
 }
 
 Json cause_json(const Cause& c) {

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "linerate/core/index.hpp"
@@ -164,21 +165,18 @@ class Lateness {
 
   /// Marks the points of a lane that lie between two runs of steps. A profiler with a schedule
   /// records steps 5 to 8 and 25 to 28. The time in between has no recorded waits, and its length
-  /// means nothing. Points are visited from the end, so that each belongs to the border that
-  /// follows it.
+  /// means nothing. A point belongs to the border that follows it.
   void mark_gaps(std::size_t lane) {
     const Lane& of = program_.lanes[lane];
-    std::vector<bool> gap_before(of.borders_ns.size(), false);  // by border
+    std::set<std::size_t> behind_gap;  // borders
     for (std::size_t s = 1; s < of.steps.size(); ++s)
-      if (of.steps[s].from != of.steps[s - 1].to) gap_before[of.steps[s].from] = true;
-    std::vector<bool> gaps(of.points.size());
-    bool gap = false;
-    std::size_t border = gap_before.size();
-    for (std::size_t i = of.points.size(); i-- > 0;) {
-      if (of.points[i].kind == PointKind::border) gap = gap_before[--border];
-      gaps[i] = gap;
+      if (of.steps[s].from != of.steps[s - 1].to) behind_gap.insert(of.steps[s].from);
+    std::vector<bool>& gaps = in_gap_.emplace_back();
+    std::size_t next_border = 0;
+    for (const Point& point : of.points) {
+      gaps.push_back(behind_gap.contains(next_border));
+      next_border += point.kind == PointKind::border;
     }
-    in_gap_.push_back(std::move(gaps));
   }
 
   /// The tail is from `first`, the point after the last common wait, to the lane's last border.
@@ -346,30 +344,21 @@ class Lateness {
     return cut;
   }
 
-  /// Cuts up to `ns`, and returns what is left. Time between recorded runs of steps is cut last:
-  /// nobody knows what happened there.
+  /// Cuts up to `ns`, and returns what is left. It takes from the longest own time of the piece
+  /// until that is gone, then from the next longest. A rank is late by one long pause more often
+  /// than by a little everywhere. Time between recorded runs of steps is cut last: nobody knows
+  /// what happened there.
   std::int64_t cut_piece(std::size_t lane, const Piece& piece, std::int64_t ns, Cuts& cuts) const {
-    for (const bool gaps : {false, true}) ns = cut_longest(lane, piece, ns, gaps, cuts);
-    return ns;
-  }
-
-  /// Takes from the longest own time of the piece until it is gone, then from the next longest. A
-  /// rank is late by one long pause more often than by a little everywhere. `gaps`: whether points
-  /// between two runs of steps may be cut, too. Returns what is left of `ns`.
-  std::int64_t cut_longest(std::size_t lane, const Piece& piece, std::int64_t ns, bool gaps,
-                           Cuts& cuts) const {
-    const auto rest = [&](std::size_t i) {
-      if (in_gap_[lane][i] && !gaps) return std::int64_t{0};
-      return points_of(lane)[i].before.total_ns() - cuts[lane][i];
-    };
-    while (ns > 0) {
-      std::size_t longest = piece.first;
-      for (std::size_t i = piece.first; i <= piece.last; ++i)
-        if (rest(i) > rest(longest)) longest = i;
-      const std::int64_t taken = std::min(ns, rest(longest));
-      if (taken <= 0) break;
-      cuts[lane][longest] += taken;
-      ns -= taken;
+    if (ns <= 0) return ns;
+    std::vector<std::pair<bool, std::int64_t>> rests;  // in a gap; less what was cut before
+    for (std::size_t i = piece.first; i <= piece.last; ++i)
+      rests.emplace_back(in_gap_[lane][i], cuts[lane][i] - points_of(lane)[i].before.total_ns());
+    std::vector<std::size_t> order(rests.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {}, [&rests](std::size_t i) { return rests[i]; });
+    for (const std::size_t i : order) {
+      const std::int64_t taken = std::clamp<std::int64_t>(-rests[i].second, 0, ns);
+      cuts[lane][piece.first + i] += taken, ns -= taken;
     }
     return ns;
   }
@@ -437,12 +426,6 @@ Transfers transfers_of(const Job& job, const MatchResult& matched) {
 
 namespace {
 
-double mean_over(const std::vector<Busy>& all, double Busy::*field) {
-  double sum = 0;
-  for (const Busy& b : all) sum += b.*field;
-  return all.empty() ? 0 : sum / static_cast<double>(all.size());
-}
-
 constexpr double Busy::*kBusyFields[] = {&Busy::window_s,           &Busy::compute_s,
                                          &Busy::communication_s,    &Busy::overlap_s,
                                          &Busy::exposed_s,          &Busy::idle_s,
@@ -468,7 +451,8 @@ Span through_doubles(const Span& s, std::int64_t stamp_ns) {
 
 Busy mean_of(const std::vector<Busy>& all) {
   Busy m;
-  for (double Busy::*f : kBusyFields) m.*f = mean_over(all, f);
+  for (const Busy& b : all) m += b;
+  for (double Busy::*f : kBusyFields) m.*f /= std::max(1.0, static_cast<double>(all.size()));
   return m;
 }
 
@@ -477,8 +461,7 @@ Busy over_ranks(const std::vector<Busy>& all) {
   for (double Busy::*f : {&Busy::idle_s, &Busy::loading_idle_s}) {
     std::vector<double> values;
     for (const Busy& b : all) values.push_back(b.*f);
-    if (values.empty()) continue;
-    m.*f = lower_median(std::move(values));
+    if (!values.empty()) m.*f = lower_median(std::move(values));
   }
   return m;
 }

@@ -26,7 +26,7 @@ Section section_of(const doc::Advice& advice);
 /// absent.
 struct Point {
   double x = 0;
-  std::optional<double> y;
+  std::optional<double> y = {};
   std::optional<double> low = {}, high = {};  // interval; drawn if both are known
 };
 

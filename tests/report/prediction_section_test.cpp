@@ -7,6 +7,7 @@ namespace {
 
 using doc::Prediction;
 using testing::DoubleEq;
+using testing::ElementsAre;
 using testing::Optional;
 
 Prediction entry(const std::string& strategy, int ranks, double gbit, double step,
@@ -64,21 +65,16 @@ TEST(Parts, ABarAPredictionThatKnowsThem) {
   EXPECT_EQ(chart["parts"], doc::Json(kPartTitles));
 }
 
-TEST(Parts, AreNamedByRanksWhereThoseDiffer) {
+TEST(Parts, StandInTheNumbersNamedByRanksWhereThoseDiffer) {
   Prediction more = in_parts("ddp+kfac(d)", 3);
   more.ranks = 8;
-  const auto figure = parts_figure({in_parts("ddp+kfac(d)", 2), more});
-  EXPECT_EQ(figure->data->rows[0][0], "ddp+kfac(d), 4 ranks");
-  EXPECT_EQ(figure->data->rows[1][0], "ddp+kfac(d), 8 ranks");
-}
-
-TEST(Parts, StandInThePageAndInTheTable) {
+  const Table two = parts_figure({in_parts("ddp+kfac(d)", 2), more})->data.value();
+  EXPECT_EQ(two.rows[0][0], "ddp+kfac(d), 4 ranks");
+  EXPECT_EQ(two.rows[1][0], "ddp+kfac(d), 8 ranks");
   const std::vector<Prediction> all = {entry("ddp", 4, 1, 1), in_parts("ddp+kfac(d)", 2)};
-  const Table numbers = section_of({.predictions = all}, "K-FAC").figures.back().data.value();
-  EXPECT_EQ(numbers.head.size(), 8u);
-  EXPECT_THAT(numbers.rows,
-              testing::ElementsAre(testing::ElementsAre("ddp+kfac(d)", "800 ms", "200 ms", "400 ms",
-                                                        "200 ms", "400 ms", "0 s", "2.00 s")));
+  EXPECT_THAT(section_of({.predictions = all}, "K-FAC").figures.back().data->rows,
+              ElementsAre(ElementsAre("ddp+kfac(d)", "800 ms", "200 ms", "400 ms", "200 ms",
+                                      "400 ms", "0 s", "2.00 s")));
 }
 
 std::vector<doc::Json> maps_of(const std::vector<Prediction>& predictions) {
@@ -96,12 +92,12 @@ TEST(BestStrategy, IsTheLeastStepPerCell) {
   EXPECT_EQ(maps[0]["rows"], doc::Json::parse(R"(["4"])"));
   // At 1 Gbit/s bulk takes 4 s, and ddp 5 s.
   EXPECT_EQ(maps[0]["cells"], doc::Json::parse(R"([[0, false, "4.00 s"], [1, false, "1.00 s"]])"));
-}
-
-TEST(BestStrategy, OverlappingIntervalsAreATie) {
   // 1 ± 0.3 and 1.5 ± 0.3 share 1.2 to 1.3.
-  const auto maps = maps_of({entry("bulk", 4, 1, 1, 0.3), entry("ddp", 4, 1, 1.5, 0.3)});
-  EXPECT_EQ(maps[0]["cells"][0][1], true);
+  const auto tied = maps_of({entry("bulk", 4, 1, 1, 0.3), entry("ddp", 4, 1, 1.5, 0.3)});
+  EXPECT_EQ(tied[0]["cells"][0][1], true);
+  const auto empty = maps_of({entry("bulk", 4, 1, 2), entry("ddp", 8, 10, 3)});
+  ASSERT_EQ(empty[0]["cells"].size(), 4u);
+  EXPECT_EQ(empty[0]["cells"][1][0], -1);  // 4 ranks at 10 Gbit/s was not asked
 }
 
 TEST(BestStrategy, LossyStrategiesAreNotComparedByStepTime) {
@@ -129,8 +125,7 @@ TEST(ScalingCharts, OnlyASweptRatioIsSaidBesideTheStrategy) {
   const auto charts = scaling_charts({entry("ddp", 4, 1, 1), codec, entry("bulk", 4, 1, 1), swept});
   std::vector<std::string> names;
   for (const Series& s : charts[0].series) names.push_back(s.name);
-  EXPECT_THAT(names,
-              testing::ElementsAre("ddp", "ddp+codec(ratio=8)", "bulk, ratio 1", "bulk, ratio 2"));
+  EXPECT_THAT(names, ElementsAre("ddp", "ddp+codec(ratio=8)", "bulk, ratio 1", "bulk, ratio 2"));
 }
 
 TEST(ScalingCharts, WhatHasNoBandwidthStandsInTheTableAlone) {
@@ -144,12 +139,6 @@ TEST(ScalingCharts, WhatHasNoBandwidthStandsInTheTableAlone) {
   EXPECT_THAT(neither.paragraphs, testing::Contains(testing::HasSubstr("whatif with --bandwidth")));
   ASSERT_TRUE(neither.table);
   EXPECT_EQ(neither.table->rows.size(), 1u);
-}
-
-TEST(BestStrategy, ACellWithoutAPredictionStaysEmpty) {
-  const auto maps = maps_of({entry("bulk", 4, 1, 2), entry("ddp", 8, 10, 3)});
-  ASSERT_EQ(maps[0]["cells"].size(), 4u);
-  EXPECT_EQ(maps[0]["cells"][1][0], -1);  // 4 ranks at 10 Gbit/s was not asked
 }
 
 }  // namespace

@@ -40,10 +40,8 @@ def timeline(mode, ranks, seed, late, strategy="ddp"):
     jitter = lambda ms: int(ms * 1e6 * (1 if mode == "predicted" else rng.uniform(0.92, 1.1)))
     layers = ["conv1"] + [f"layer{i}.{j}" for i in range(1, 5) for j in range(2)] + ["fc"]
     names = layers + [f"bucket {i}" for i in range(4)] + ["optimizer"]
-    events, steps = [], []
-    steps_of = 1 if mode == "predicted" else 5
-    base = 0
-    for step in range(steps_of):
+    events, steps, base = [], [], 0
+    for step in range(1 if mode == "predicted" else 5):
         ends = []
         for rank in range(ranks):
             t = base + (late if rank else 0)
@@ -67,9 +65,8 @@ def timeline(mode, ranks, seed, late, strategy="ddp"):
         for s in steps[-ranks:]:
             s["end_ns"] = max(ends)
         base = max(ends) + 300_000
-    return {"document": "timeline", "schema": 1, "mode": mode, "source": "sample",
-            "workload": "resnet18", "strategy": strategy, "transport": "mpi", "origin_ns": 0,
-            "ranks": ranks, "notes": [], "names": names, "parameter_names": [],
+    return {"document": "timeline", "schema": 1, "mode": mode, "workload": "resnet18",
+            "strategy": strategy, "ranks": ranks, "names": names, "parameter_names": [],
             "parameter_sets": [], "steps": steps, "events": events, "counters": []}
 
 
@@ -81,27 +78,23 @@ def advice():
     candidates = []
     for s in STRATEGIES:
         t, lossy = step_seconds(s, 16, 10e9, 1), "codec" in s
+        reason = ("Changes convergence, and no steps-to-target ratio is known." if lossy
+                  else "Hides the exchange behind backward.")
         candidates.append(
             {"strategy": s, "standing": "unranked" if lossy else "ranked", "step_s": interval(t),
-             "steps_to_target": None, "target_s": None if lossy else interval(t),
-             "memory_bytes": 1.02e8,
-             "trains": not lossy,
-             "reason": "Changes convergence, and no steps-to-target ratio is known." if lossy
-             else "Hides the exchange behind backward."})
+             "target_s": None if lossy else interval(t), "memory_bytes": 1.02e8,
+             "trains": not lossy, "reason": reason})
     candidates.sort(key=lambda c: (c["standing"] == "unranked", c["step_s"]["value"]))
+    ceiling = {"remedy": "infinite bandwidth", "step_s": 0.09, "step_low_s": 0.0876,
+               "step_high_s": 0.0923,
+               "reason": "a network without a limit: at most 70.4 % of the step as recorded."}
+    turn = {"quantity": "bandwidth_bit_per_s", "low": 2.1e10, "high": 2.2e10, "below": "optimal",
+            "above": "ddp"}
     return {"document": "advice", "schema": 1, "workload": "resnet50", "cluster": "lab",
-            "ranks": 16,
-            "bandwidth_bit_per_s": 1e10, "one_rank_step_s": 0.09, "current": "ddp",
-            "verdict": "inconclusive",
-            "best": candidates[0]["strategy"], "sentence": "The best two cannot be told apart.",
-            "candidates": candidates,
-            "ceilings": [{"remedy": "infinite bandwidth", "step_s": 0.09,
-                          "step_low_s": 0.0876, "step_high_s": 0.0923,
-                          "reason": "a network without a limit: at most "
-                          "70.4 % of the step as recorded."}],
-            "turning_points": [{"quantity": "bandwidth_bit_per_s", "low": 2.1e10, "high": 2.2e10,
-                                "below": "optimal",
-                                "above": "ddp"}], "notes": []}
+            "ranks": 16, "bandwidth_bit_per_s": 1e10, "one_rank_step_s": 0.09, "current": "ddp",
+            "verdict": "inconclusive", "best": candidates[0]["strategy"],
+            "sentence": "The best two cannot be told apart.", "candidates": candidates,
+            "ceilings": [ceiling], "turning_points": [turn], "notes": []}
 
 
 def losses(seed):
@@ -113,8 +106,7 @@ def losses(seed):
 
 def write_all(folder):
     """Writes the documents into `folder` (a Path) and returns their paths."""
-    dense = [s for s in STRATEGIES]
-    documents = {"strategies.json": predictions(dense, [1]),
+    documents = {"strategies.json": predictions(STRATEGIES, [1]),
                  "ratios.json": predictions(["ddp"], [1, 2, 5, 10, 50, 100]),
                  "predicted.json": timeline("predicted", 2, 1, 0),
                  "measured.json": timeline("trained", 2, 2, 1_500_000), "advice.json": advice(),
@@ -122,6 +114,5 @@ def write_all(folder):
                  "after.json": timeline("trained", 2, 3, 500_000, "dear(fusion=25MiB)"),
                  "measured.csv": losses(1), "after.csv": losses(2)}
     for name, document in documents.items():
-        is_text = isinstance(document, str)
-        (folder / name).write_text(document if is_text else json.dumps(document))
+        (folder / name).write_text(document if name.endswith(".csv") else json.dumps(document))
     return [folder / name for name in documents]

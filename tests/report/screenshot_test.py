@@ -6,6 +6,7 @@ Checks that nothing is wider than the screen, that every chart is drawn for its 
 of a chart leaves its picture or covers another, and that the screenshot is not blank. FOLDER keeps
 page and screenshots for looking at. Exit 77 (skipped) where no Chromium is installed.
 """
+import html
 import json
 import re
 import shutil
@@ -80,8 +81,7 @@ def probe(chromium, page, width, folder):
     found = re.search(r'data-result="([^"]*)"', dom)
     if not found:
         sys.exit(f"the page did not load at {width} px: {dom[:300]}")
-    return json.loads(found.group(1).replace("&quot;", '"').replace("&lt;", "<")
-                      .replace("&gt;", ">").replace("&amp;", "&"))
+    return json.loads(html.unescape(found.group(1)))
 
 
 def check(ok, text):
@@ -103,9 +103,9 @@ def main():
         documents = write_all(folder)
         page = folder / "report.html"
         subprocess.run([linerate, "report", *documents, "-o", page], check=True)
-        html = page.read_text()
-        short += check(not re.search(r"(https?:)?//[a-z]", html), "no external address")
-        short += check(html.count("<script>") == 1, "one script, and the data that it draws")
+        text = page.read_text()
+        short += check(not re.search(r"(https?:)?//[a-z]", text), "no external address")
+        short += check(text.count("<script>") == 1, "one script, and the data that it draws")
         chromium = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
                     f"--user-data-dir={scratch}/profile"]
         for width, height in ((390, 844), (1280, 900)):
@@ -119,12 +119,10 @@ def main():
             short += check(seen["texts"] > 50, f"{width} px: {seen['texts']} texts in pictures")
             short += check(seen["smallest"] >= 10,
                            f"{width} px: smallest text {seen['smallest']:.1f} px")
-            short += check(not seen["outside"],
-                           f"{width} px: texts outside their picture: {seen['outside'][:5]}")
-            short += check(not seen["covered"],
-                           f"{width} px: texts over one another: {seen['covered'][:5]}")
-            short += check(not seen["broken"],
-                           f"{width} px: words of tables broken in two: {seen['broken'][:5]}")
+            for what, found in (("texts outside their picture", seen["outside"]),
+                                ("texts over one another", seen["covered"]),
+                                ("words of tables broken in two", seen["broken"])):
+                short += check(not found, f"{width} px: {what}: {found[:5]}")
             shot = folder / f"report-{width}.png"
             subprocess.run([*chromium, f"--window-size={width},{height}", f"--screenshot={shot}",
                             page.as_uri()], capture_output=True, timeout=120)

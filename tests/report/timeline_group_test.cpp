@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include "linerate/doc/json.hpp"
-#include "linerate/report/page_files.hpp"
 #include "linerate/report/sections.hpp"
 
 namespace linerate::report {
@@ -73,13 +72,9 @@ TEST(TimelineGroup, ShowsTheSlowestRanksAndSaysSo) {
   EXPECT_THAT(group["title"].get<std::string>(), HasSubstr("the 4 slowest of 8 ranks"));
 }
 
-TEST(TimelineDrawing, AnEmptyTimelineSaysSo) {
+TEST(TimelineDrawing, AnEmptyTimelineSaysSoAndTheScriptHasAColourForEveryKind) {
   const Drawing drawing = drawing_of_groups("t", {group_of(doc::Timeline{})});
-  EXPECT_EQ(drawing.json, "");
-  EXPECT_EQ(drawing.nothing, "No event with a duration to draw");
-}
-
-TEST(TimelineDrawing, TheScriptHasAColourForEveryKind) {
+  EXPECT_EQ(drawing.json + drawing.nothing, "No event with a duration to draw");
   for (const std::string_view kind : doc::kTaskKindNames)
     EXPECT_THAT(std::string(kPageScript), HasSubstr(fmt::format("'{}': '", kind)));
 }

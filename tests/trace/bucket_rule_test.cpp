@@ -73,10 +73,10 @@ TEST(BucketRule, ParametersWithoutAGradientAreCountedAndTheirPlaceIsTried) {
   EXPECT_THAT(none.verdict, HasSubstr("2 of 7 parameters"));
 }
 
-TEST(BucketRule, WhatIsSentBehindTheOptimizerIsNoGradient) {
+TEST(BucketRule, WhatIsSentBehindTheOptimizerOrInTheForwardPassIsNoGradient) {
   // Every second step averages the 1500 parameters: behind the optimizer, or, as a gradient's
-  // exchange would be, before it.
-  const auto job = [](double called) {
+  // exchange would be, before it. Or each step sends 8 floats of a norm layer in its forward pass.
+  const auto job = [](double called, int every = 2, bool norm = false) {
     std::vector<std::string> events;
     for (int s = 0; s < 6; ++s) {
       const double at = 1000.0 * s;
@@ -84,7 +84,9 @@ TEST(BucketRule, WhatIsSentBehindTheOptimizerIsNoGradient) {
            {step(s, at, 1000), op("aten::linear", at, 90), gradient(1000, at + 110),
             gradient(500, at + 210), optimizer_step(at + 300)})
         events.push_back(e);
-      if (s % 2 == 1) events.push_back(gloo_all_reduce(1500, at + called, at + called + 5, 50));
+      if (norm) events.push_back(gloo_all_reduce(8, at + 20, at + 25, 5));
+      if (s % every == every - 1)
+        events.push_back(gloo_all_reduce(1500, at + called, at + called + 5, 50));
     }
     return gloo_job(2, events);
   };
@@ -95,22 +97,9 @@ TEST(BucketRule, WhatIsSentBehindTheOptimizerIsNoGradient) {
   EXPECT_EQ(break_down(averaged).gradient_bytes, std::nullopt);
   EXPECT_EQ(import_job(job(220)).workload.current, "ddp");
   EXPECT_EQ(import_job(job(303)).workload.current, "ddp");  // asked for by the optimizer's step
-}
-
-TEST(BucketRule, WhatTheForwardPassSendsIsNoGradientEither) {
-  // Statistics of a norm layer, 8 floats, in front of a bucket of 1000.
-  std::vector<std::string> events;
-  for (int s = 0; s < 3; ++s) {
-    const double at = 1000.0 * s;
-    for (const std::string& e :
-         {step(s, at, 1000), op("aten::batch_norm", at, 90),
-          gloo_all_reduce(8, at + 20, at + 25, 5), gradient(1000, at + 110),
-          gloo_all_reduce(1000, at + 120, at + 125, 50), optimizer_step(at + 300)})
-      events.push_back(e);
-  }
-  const Breakdown b = break_down(gloo_job(2, events));
-  EXPECT_EQ(b.gradient_bytes, 3 * 4000);
-  EXPECT_EQ(b.collective_bytes, 3 * 4032);
+  const Breakdown with_norm = break_down(job(220, 1, true));
+  EXPECT_EQ(with_norm.gradient_bytes, 6 * 6000);
+  EXPECT_EQ(with_norm.collective_bytes, 6 * (6000 + 32));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <functional>
 
 #include "linerate/core/statistics.hpp"
 #include "linerate/explain/program.hpp"
@@ -22,6 +23,19 @@ double gain(const Breakdown& b, Remedy r) {
   const double replayed = share_for(b.path.gains, r).value();
   EXPECT_GE(share_for(b.path.ceilings, r).value(), replayed - kExact) << name_of(r);
   return replayed;
+}
+
+/// Without a change its steps take as long as recorded, on the first rank's clock.
+void expect_replayed_as_recorded(const Job& job) {
+  const MatchResult matched = match_collectives(job);
+  const Program program = program_of(job, matched);
+  const auto again = replay(program);
+  ASSERT_TRUE(again);
+  for (std::size_t l = 0; l < program.lanes.size(); ++l) {
+    std::vector<std::int64_t> borders_ns = program.lanes[l].borders_ns;
+    for (std::int64_t& ns : borders_ns) ns += matched.clock_offset_ns[l];
+    EXPECT_EQ((*again)[l], borders_ns) << "lane " << l;
+  }
 }
 
 /// The only cause is this rank, which is late by so much in so many steps.
@@ -45,10 +59,13 @@ void expect_irregular(const Breakdown& b, std::int64_t step) {
   EXPECT_NEAR(gain(b, Remedy::no_stragglers), 0, kExact);
 }
 
-/// One rank that pauses in every step.
-SyntheticJob late(int ranks, int rank, int slot, long us) {
-  SyntheticJob job{.ranks = ranks};
-  job.delay_us = [=](int r, int, int s) { return r == rank && s == slot ? us : 0; };
+/// With a pause of one rank, in every step or those for which `when` holds.
+SyntheticJob late(
+    SyntheticJob job, int rank, int slot, long us,
+    const std::function<bool(int)>& when = [](int) { return true; }) {
+  job.delay_us = [=](int r, int step, int s) {
+    return r == rank && s == slot && when(step) ? us : 0;
+  };
   return job;
 }
 
@@ -60,6 +77,11 @@ class CriticalPaths : public testing::TestWithParam<std::tuple<Recorded, int>> {
   /// Kernels alone say nothing about phases.
   std::optional<StepPhase> known(StepPhase phase) const {
     return how() == Recorded::kernels ? std::nullopt : std::optional(phase);
+  }
+  /// What the job gains without such a delay in each of so many steps.
+  double gained_without(double delay_us, int steps) const {
+    const auto even_us = static_cast<double>(SyntheticJob{ranks(), steps}.length_us());
+    return 1 - even_us / (even_us + steps * delay_us);
   }
   void expect_named(const SyntheticJob& job, int rank, long us, StepPhase where) const {
     SyntheticJob without = job;
@@ -84,33 +106,28 @@ INSTANTIATE_TEST_SUITE_P(Of, CriticalPaths,
 TEST_P(CriticalPaths, NothingLeftOutTakesAsLongAsRecorded) {
   SyntheticJob job{.ranks = ranks()};
   job.delay_us = [](int r, int s, int slot) { return 100L * ((r * 7 + s * 5 + slot * 3) % 11); };
-  const Job read = job_of(job, how());
-  const Program program = program_of(read, match_collectives(read));
-  const auto again = replay(program);
-  ASSERT_TRUE(again);
-  for (std::size_t l = 0; l < program.lanes.size(); ++l)
-    EXPECT_EQ((*again)[l], program.lanes[l].borders_ns);  // clocks agree
+  expect_replayed_as_recorded(job_of(job, how()));
 }
 
 TEST_P(CriticalPaths, ADelayOfOneRankIsNamedAndItsGainExact) {
-  expect_named(late(ranks(), 1, 0, 40'000), 1, 40'000, StepPhase::data_loading);
-  expect_named(late(ranks(), 1, 1, 60'000), 1, 60'000, StepPhase::forward);
+  expect_named(late({ranks()}, 1, 0, 40'000), 1, 40'000, StepPhase::data_loading);
+  expect_named(late({ranks()}, 1, 1, 60'000), 1, 60'000, StepPhase::forward);
   // The first bucket is on its way while rank 1 pauses: others wait for the second and third.
-  expect_named(late(ranks(), 1, 2, 60'000), 1, 60'000, StepPhase::backward);
-  expect_named(late(ranks(), 0, 3, 25'000), 0, 25'000, StepPhase::backward);
+  expect_named(late({ranks()}, 1, 2, 60'000), 1, 60'000, StepPhase::backward);
+  expect_named(late({ranks()}, 0, 3, 25'000), 0, 25'000, StepPhase::backward);
   // Long transfers: what waits on the network behind the late bucket is no delay of its own.
-  SyntheticJob job = late(ranks(), 1, 1, 60'000);
+  SyntheticJob job = late({ranks()}, 1, 1, 60'000);
   job.transfer_us = {30'000, 20'000, 10'000};
   expect_named(job, 1, 60'000, StepPhase::forward);
 }
 
 TEST_P(CriticalPaths, OfTwoLateRanksTheLaterHidesTheOther) {
   if (ranks() < 4) GTEST_SKIP() << "two late ranks and others that are not";
-  SyntheticJob job{.ranks = ranks()}, one_less{.ranks = ranks()}, even{.ranks = ranks()};
+  SyntheticJob job{.ranks = ranks()}, even = job;
+  const SyntheticJob one_less = late(job, 1, 1, 10'000);
   job.delay_us = [](int r, int, int s) {
     return s != 1 ? 0L : r == 2 ? 20'000L : r == 1 ? 10'000L : 0L;
   };
-  one_less.delay_us = [](int r, int, int s) { return s == 1 && r == 1 ? 10'000L : 0L; };
   const Breakdown b = explained(job);
   EXPECT_NEAR(gain(b, Remedy::no_stragglers), job.share_gained_by(even), kExact);
   ASSERT_EQ(b.path.causes.size(), 2u);
@@ -150,11 +167,9 @@ TEST_P(CriticalPaths, AnInfinitelyFastNetworkIsExact) {
 }
 
 TEST_P(CriticalPaths, WhatDoesNotRepeatIsSaidAndLeftOut) {
-  SyntheticJob job{.ranks = ranks(), .steps = 6}, even{.ranks = ranks(), .steps = 6};
-  job.delay_us = [](int r, int step, int slot) {
-    return r == 1 && step == 5 && slot == 2 ? 300'000L : 0L;
-  };
-  const Breakdown b = explained(job), without = explained(even);
+  const SyntheticJob even{.ranks = ranks(), .steps = 6};
+  const Breakdown b = explained(late(even, 1, 2, 300'000, [](int step) { return step == 5; }));
+  const Breakdown without = explained(even);
   expect_irregular(b, 5);
   EXPECT_EQ(b.path.irregular.at(0).where, known(StepPhase::backward));
   EXPECT_THAT(b.notes, testing::Contains(HasSubstr("step 5: rank 1 took 300 ms longer")));
@@ -163,11 +178,9 @@ TEST_P(CriticalPaths, WhatDoesNotRepeatIsSaidAndLeftOut) {
 }
 
 TEST_P(CriticalPaths, WhatARankDoesOnceBehindItsLastCollectiveIsLeftOutOfTwoSteps) {
-  SyntheticJob job{.ranks = ranks(), .steps = 9};
-  job.delay_us = [slot = job.behind_optimizer()](int r, int step, int s) {
-    return r == 1 && step == 4 && s == slot ? 300'000L : 0L;
-  };
-  const Breakdown b = explained(job);
+  const SyntheticJob even{.ranks = ranks(), .steps = 9};
+  const Breakdown b = explained(
+      late(even, 1, even.behind_optimizer(), 300'000, [](int step) { return step == 4; }));
   expect_irregular(b, 4);
   EXPECT_EQ(b.path.irregular.at(0).held_up, 5);
   EXPECT_THAT(b.notes, testing::Contains(HasSubstr("with step 5, in which the others wait")));
@@ -175,11 +188,9 @@ TEST_P(CriticalPaths, WhatARankDoesOnceBehindItsLastCollectiveIsLeftOutOfTwoStep
 }
 
 TEST_P(CriticalPaths, ADelayBehindBackwardArisesInTheOptimizer) {
-  SyntheticJob job{.ranks = ranks(), .steps = 6};
-  for (const int slot : {job.before_optimizer(), job.behind_optimizer()}) {
-    job.delay_us = [slot](int r, int step, int s) {
-      return r == 1 && step < 5 && s == slot ? 60'000L : 0L;
-    };
+  const SyntheticJob even{.ranks = ranks(), .steps = 6};
+  for (const int slot : {even.before_optimizer(), even.behind_optimizer()}) {
+    const SyntheticJob job = late(even, 1, slot, 60'000, [](int step) { return step < 5; });
     EXPECT_EQ(expect_late(explained(job), 1, 0.060, 5).where, known(StepPhase::optimizer));
   }
 }
@@ -187,12 +198,10 @@ TEST_P(CriticalPaths, ADelayBehindBackwardArisesInTheOptimizer) {
 TEST_P(CriticalPaths, ADelayBehindTheLastCollectiveGainsInEveryStep) {
   // The last step's delay holds up a step that was not recorded, the delay before the first one of
   // these holds this one up.
-  SyntheticJob job{.ranks = ranks(), .steps = 7, .skipped = {0, 1}};
-  const auto even_us = static_cast<double>(SyntheticJob{.ranks = ranks(), .steps = 6}.length_us());
-  const double gained = 1 - even_us / (even_us + 6 * 60'000);
-  for (const int slot : {job.before_optimizer(), job.behind_optimizer()}) {
-    job.delay_us = [slot](int r, int, int s) { return r == 1 && s == slot ? 60'000L : 0L; };
-    const Breakdown b = explained(job);
+  const SyntheticJob even{.ranks = ranks(), .steps = 7, .skipped = {0, 1}};
+  const double gained = gained_without(60'000, 6);
+  for (const int slot : {even.before_optimizer(), even.behind_optimizer()}) {
+    const Breakdown b = explained(late(even, 1, slot, 60'000));
     EXPECT_NEAR(gain(b, Remedy::no_stragglers), gained, kExact);
     EXPECT_GE(gain(b, Remedy::no_host_gaps), gained - kExact);
     EXPECT_NEAR(expect_late(b, 1, 0.060, 6).gain_share.value_or(0), gained, kExact);
@@ -201,12 +210,11 @@ TEST_P(CriticalPaths, ADelayBehindTheLastCollectiveGainsInEveryStep) {
 
 TEST_P(CriticalPaths, StepsBetweenCyclesOfTheProfilerHideNoGain) {
   // What stands between two recorded runs of steps is longer than any delay.
-  SyntheticJob job = late(ranks(), 1, 1, 60'000);
+  SyntheticJob job = late({ranks()}, 1, 1, 60'000);
   job.steps = 10;
   job.skipped = {4, 7};
-  const auto even_us = static_cast<double>(SyntheticJob{.ranks = ranks(), .steps = 7}.length_us());
   const Breakdown b = explained(job);
-  EXPECT_NEAR(gain(b, Remedy::no_stragglers), 1 - even_us / (even_us + 7 * 60'000), kExact);
+  EXPECT_NEAR(gain(b, Remedy::no_stragglers), gained_without(60'000, 7), kExact);
   expect_late(b, 1, 0.060, 7);
 }
 
@@ -257,7 +265,7 @@ TEST(CriticalPath, APauseInsideAnOperatorIsNoWaitForACommunicationThatEndsMeanwh
 }
 
 TEST(ExplainJson, CausesAreKeysAndUnknownPlacesNull) {
-  const Breakdown b = break_down(job_of(late(2, 1, 1, 60'000), Recorded::kernels));
+  const Breakdown b = break_down(job_of(late({2}, 1, 1, 60'000), Recorded::kernels));
   EXPECT_THAT(explain_json(b, judge(b)),
               AllOf(HasSubstr(R"("kind": "late rank")"), HasSubstr(R"("where": null)")));
 }
@@ -279,10 +287,8 @@ TEST(Verdict, BelowHalfItsConfidenceItOnlyLeans) {
 /// Of one run, in which rank 1 loads data for 60 ms from step `from` on: the file of rank 0 ends
 /// behind step 2.
 Job cut_behind_step_2(int from) {
-  SyntheticJob whole{.steps = 6};
-  whole.delay_us = [from](int rank, int step, int slot) {
-    return rank == 1 && slot == 0 && step >= from ? 60'000L : 0L;
-  };
+  const SyntheticJob whole =
+      late({.steps = 6}, 1, 0, 60'000, [from](int step) { return step >= from; });
   SyntheticJob cut = whole;
   cut.steps = 3;
   return job_of_ranks({cut.traces(Recorded::cpu).at(0), whole.traces(Recorded::cpu).at(1)});
@@ -306,9 +312,7 @@ TEST(CriticalPath, RanksThatExchangeNothingAreMeansOfEachByItself) {
     std::vector<std::string> events;
     for (int s = 0; s < 4; ++s) {
       events.push_back(step(s, s * step_us, step_us));
-      events.push_back(fmt::format(
-          R"({{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":{},"dur":100}})",
-          s * step_us));
+      events.push_back(op("aten::mm", s * step_us, 100));
     }
     return trace_of(r, 2, events, "gloo");
   };
@@ -322,10 +326,8 @@ TEST(CriticalPath, RanksThatExchangeNothingAreMeansOfEachByItself) {
 TEST(CriticalPath, ALateRankThatGainsLessThanIsWorthNamingIsNoCause) {
   // 3 ms of some 42: 7 % of a step, in all of them or in every third.
   const auto causes = [](int every) {
-    SyntheticJob job{.steps = 6};
-    job.delay_us = [every](int rank, int step, int slot) {
-      return rank == 1 && slot == 1 && step % every == every - 1 ? 3'000L : 0L;
-    };
+    const SyntheticJob job =
+        late({.steps = 6}, 1, 1, 3'000, [every](int step) { return step % every == every - 1; });
     return break_down(job_of(job, Recorded::cpu)).path.causes.size();
   };
   EXPECT_EQ(causes(1), 1u);
@@ -404,15 +406,8 @@ TEST_F(RecordedJobs, TheEvenJobNamesNobody) {
 
 TEST_F(RecordedJobs, ReplayedWithoutAChangeTheyTakeAsLongAsRecorded) {
   for (const char* name : {"even2", "late2", "late_backward2", "loader2", "gloo2", "gloo4"}) {
-    const Job job = recorded(name);
-    const MatchResult matched = match_collectives(job);
-    const Program program = program_of(job, matched);
-    const auto again = replay(program);
-    ASSERT_TRUE(again) << name;
-    for (std::size_t l = 0; l < program.lanes.size(); ++l)
-      for (std::size_t i = 0; i < program.lanes[l].borders_ns.size(); ++i)
-        EXPECT_EQ((*again)[l][i], program.lanes[l].borders_ns[i] + matched.clock_offset_ns[l])
-            << name << " lane " << l << " border " << i;
+    SCOPED_TRACE(name);
+    expect_replayed_as_recorded(recorded(name));
   }
 }
 

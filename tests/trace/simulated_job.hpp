@@ -12,8 +12,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/random.hpp"
 #include "linerate/explain/causes.hpp"
 #include "trace/kineto_text.hpp"
@@ -35,17 +37,11 @@ inline constexpr std::array<std::string_view, 8> kFaultNames = {
     "loader", "shared pause", "pause in backward", "slow network"};
 /// Against it.
 constexpr Remedy remedy_of(Fault f) {
-  switch (f) {
-    case Fault::loader:
-      return Remedy::no_data_stalls;
-    case Fault::shared_pause:
-    case Fault::pause_in_backward:
-      return Remedy::no_host_gaps;
-    case Fault::slow_network:
-      return Remedy::infinitely_fast_network;
-    default:
-      return Remedy::no_stragglers;
-  }
+  using enum Remedy;
+  constexpr std::array<Remedy, kFaultNames.size()> all = {
+      no_stragglers,  no_stragglers, no_stragglers, no_stragglers,
+      no_data_stalls, no_host_gaps,  no_host_gaps,  infinitely_fast_network};
+  return all[static_cast<std::size_t>(f)];
 }
 
 /// Microseconds.
@@ -88,18 +84,19 @@ class SimulatedJob {
 
   /// Files of all ranks. `recorded`: by rank; those beyond have every step.
   std::vector<std::string> traces(std::vector<Recorded> recorded = {}) const {
-    recorded.resize(static_cast<std::size_t>(ranks));
-    std::vector<Activity> all(static_cast<std::size_t>(ranks));
-    run(true, &all);
+    recorded.resize(to_index(ranks));
+    std::vector<Activity> all;
+    run(true, all);
     std::vector<std::string> texts;
-    for (int r = 0; r < ranks; ++r) {
-      const auto rank = static_cast<std::size_t>(r);
-      texts.push_back(trace_of(r, ranks, all[rank].recorded(recorded[rank])));
-    }
+    for (std::size_t r = 0; r < all.size(); ++r)
+      texts.push_back(trace_of(static_cast<int>(r), ranks, all[r].recorded(recorded[r])));
     return texts;
   }
   /// Share of the step.
-  double truth() const { return 1 - run(false, nullptr) / run(true, nullptr); }
+  double truth() const {
+    std::vector<Activity> even, faulty;
+    return 1 - run(false, even) / run(true, faulty);
+  }
 
  private:
   static constexpr double kClock = 1e6;  // of a trace's first event
@@ -118,7 +115,7 @@ class SimulatedJob {
     std::vector<Span> host;  // ns
 
     double moment(double steps) const {
-      const Span& step = host[static_cast<std::size_t>(steps)];
+      const Span& step = host[to_index(static_cast<int>(steps))];
       return 1e-3 * (static_cast<double>(step.start_ns) +
                      (steps - std::floor(steps)) * static_cast<double>(step.length()));
     }
@@ -152,7 +149,7 @@ class SimulatedJob {
     return (fault_ == one && rank == at_fault_) || fault_ == all;
   }
 
-  double run(bool faulty, std::vector<Activity>* activity) const;
+  double run(bool faulty, std::vector<Activity>& activity) const;
 
   std::uint64_t seed_;
   Fault fault_;
@@ -163,41 +160,38 @@ class SimulatedJob {
 };
 
 /// Mean step, from the first kernel of the first recorded step to the end of the last one.
-inline double SimulatedJob::run(bool faulty, std::vector<Activity>* activity) const {
+inline double SimulatedJob::run(bool faulty, std::vector<Activity>& activity) const {
   constexpr double kLatency = 5;
-  std::vector<Rank> all(static_cast<std::size_t>(ranks));
+  activity.assign(to_index(ranks), {});
+  std::vector<Rank> all(activity.size());
   std::vector<double> begin(all.size(), 0);
   long correlation = 0;
   const auto ns = [](double us) { return std::round(us * 1e3) / 1e3; };
-  const auto add = [&](int r, int step, double start, std::string event) {
-    if (activity == nullptr) return;
-    (*activity)[static_cast<std::size_t>(r)].events.push_back({step, start, std::move(event)});
-  };
   const auto run_kernel = [&](int r, int step, const char* name, double start, double us,
                               double launched, const std::string& args, int stream = 7) {
-    if (activity == nullptr) return;
-    (*activity)[static_cast<std::size_t>(r)].events.push_back(
+    activity[to_index(r)].events.push_back(
         {step, start, kernel(name, kClock + start, us, args, stream), launched,
          kernel(name, kClock + start, us, "", stream)});
   };
   const auto host = [&](int r, int step, const char* category, const char* name, double from,
-                        double us) {
-    add(r, step, from,
+                        double us, const std::string& args = "") {
+    const std::string event =
         fmt::format(R"({{"ph":"X","cat":"{}","name":"{}","pid":1,"tid":1,"ts":{:.3f},"dur":{:.3f},)"
-                    R"("args":{{}}}})",
-                    category, name, kClock + from, us));
+                    R"("args":{{{}}}}})",
+                    category, name, kClock + from, us, args);
+    activity[to_index(r)].events.push_back({step, from, event});
+  };
+  const auto runtime_call = [&](int r, int step, const char* name, double from, double us) {
+    const std::string args = fmt::format(R"("correlation":{})", ++correlation);
+    host(r, step, "cuda_runtime", name, from, us, args);
+    return args;
   };
   const auto launch = [&](int r, int step, double from, double us) {
-    ++correlation;
-    add(r, step, from,
-        fmt::format(R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,)"
-                    R"("ts":{:.3f},"dur":{:.3f},"args":{{"correlation":{}}}}})",
-                    kClock + from, us, correlation));
-    return fmt::format(R"("correlation":{})", correlation);
+    return runtime_call(r, step, "cudaLaunchKernel", from, us);
   };
   for (int step = 0; step < kWarmUp + kSteps; ++step) {
-    std::vector<std::vector<double>> asked(all.size()), launched(all.size());  // by rank and bucket
-    std::vector<std::vector<std::string>> marks(all.size());
+    // When its data are ready, its launch, and the launch's mark: by rank and bucket.
+    std::vector<std::vector<std::tuple<double, double, std::string>>> asked(all.size());
     std::vector<double> opened(all.size());
     for (std::size_t i = 0; i < all.size(); ++i) {
       Rank& r = all[i];
@@ -219,7 +213,7 @@ inline double SimulatedJob::run(bool faulty, std::vector<Activity>* activity) co
         const double from = r.host;
         const double call = noisy(slow ? 1.2 * us : launch_us_, rank, step, ++what);
         // At most a step ahead: the queue of launches is full.
-        const double room = step >= 2 ? r.done[static_cast<std::size_t>(step - 2)] : 0;
+        const double room = step >= 2 ? r.done[to_index(step - 2)] : 0;
         r.host = std::max(from + call, room);
         host(rank, step, "cpu_op", op, from, r.host - from);
         const std::string args = launch(rank, step, from + call / 2, r.host - from - call / 2);
@@ -241,27 +235,26 @@ inline double SimulatedJob::run(bool faulty, std::vector<Activity>* activity) co
         host(rank, step, "cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", from,
              r.host - from);
         if ((l + 1) * buckets_ / layers_ > l * buckets_ / layers_) {
-          asked[i].push_back(std::max(r.host + kLatency, r.device));
-          launched[i].push_back(r.host);
-          marks[i].push_back(launch(rank, step, r.host, 1));
+          const double at = std::max(r.host + kLatency, r.device);
+          asked[i].emplace_back(at, r.host, launch(rank, step, r.host, 1));
           r.host += 2;
         }
       }
     }
     for (int b = 0; b < buckets_; ++b) {
+      const std::size_t bucket = to_index(b);
       double met = 0;
       for (std::size_t i = 0; i < all.size(); ++i)
-        met = std::max(met, std::max(asked[i][static_cast<std::size_t>(b)], all[i].network));
+        met = std::max({met, std::get<0>(asked[i][bucket]), all[i].network});
       // The remedy is a network that takes no time.
       const double slower = fault_ != Fault::slow_network ? 1 : faulty ? 3 : 0;
       const double end = ns(met + noisy(transfer_us_ * slower, 0, step, 4000 + b));
       for (std::size_t i = 0; i < all.size(); ++i) {
-        const double from = ns(std::max(asked[i][static_cast<std::size_t>(b)], all[i].network));
-        const auto bucket = static_cast<std::size_t>(b);
+        const auto& [at, launched, mark] = asked[i][bucket];
+        const double from = ns(std::max(at, all[i].network));
         run_kernel(static_cast<int>(i), step,
                    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", from, end - from,
-                   launched[i][bucket],
-                   collective("allreduce", 100'000 + b, ranks) + "," + marks[i][bucket], 20);
+                   launched, collective("allreduce", 100'000 + b, ranks) + "," + mark, 20);
         all[i].network = end;
       }
     }
@@ -278,21 +271,15 @@ inline double SimulatedJob::run(bool faulty, std::vector<Activity>* activity) co
       run_kernel(rank, step, "adam", ns(start), r.device - ns(start), from, args);
       r.done.push_back(r.device);
       if (synced_) {
-        ++correlation;
-        add(rank, step, r.host,
-            fmt::format(
-                R"({{"ph":"X","cat":"cuda_runtime","name":"cudaStreamSynchronize","pid":1,"tid":1,)"
-                R"("ts":{:.3f},"dur":{:.3f},"args":{{"correlation":{}}}}})",
-                kClock + r.host, r.device - r.host, correlation));
+        runtime_call(rank, step, "cudaStreamSynchronize", r.host, r.device - r.host);
         r.host = r.device;
       }
-      if (activity == nullptr) continue;
-      (*activity)[i].events.push_back(
+      activity[i].events.push_back(
           {.step = step,
            .start = opened[i],
            .text = trace::step(step, kClock + opened[i], r.host - opened[i]),
            .mark = true});
-      (*activity)[i].host.push_back({std::llround(1e3 * opened[i]), std::llround(1e3 * r.host)});
+      activity[i].host.push_back({std::llround(1e3 * opened[i]), std::llround(1e3 * r.host)});
     }
   }
   double longest = 0;

@@ -90,10 +90,6 @@ inline constexpr std::array<std::string_view, kRemedies> kRemedyKeys = {
 
 /// As a share of the step; absent: unknown.
 using RemedyShares = std::array<std::optional<double>, kRemedies>;
-/// The share of one remedy, to be set.
-[[nodiscard]] constexpr std::optional<double>& share_for(RemedyShares& c, Remedy r) {
-  return c[static_cast<std::size_t>(r)];
-}
 /// The share of one remedy.
 [[nodiscard]] constexpr const std::optional<double>& share_for(const RemedyShares& c, Remedy r) {
   return c[static_cast<std::size_t>(r)];

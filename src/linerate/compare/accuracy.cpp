@@ -16,12 +16,7 @@
 namespace linerate::compare {
 namespace {
 
-doc::Bounded over_seeds(const std::vector<double>& values) {
-  const auto [least, greatest] = std::minmax_element(values.begin(), values.end());
-  return {median(values), *least, *greatest};
-}
-
-/// The last test accuracy of every run that got to its end.
+/// The last test accuracy of every run that got to its end: median, least and greatest.
 std::optional<doc::Bounded> last_accuracy(const doc::Setup& setup, const std::string& strategy,
                                           doc::Budget budget) {
   std::vector<double> values;
@@ -30,12 +25,8 @@ std::optional<doc::Bounded> last_accuracy(const doc::Setup& setup, const std::st
         !run.points.empty())
       values.push_back(run.points.back().test_accuracy);
   if (values.empty()) return std::nullopt;
-  return over_seeds(values);
-}
-
-const doc::TrainedRun* trained_fp32(const doc::Setup& setup) {
-  const auto found = std::ranges::find(setup.trained, doc::Role::fp32, &doc::TrainedRun::role);
-  return found == setup.trained.end() ? nullptr : &*found;
+  const auto [least, greatest] = std::ranges::minmax(values);
+  return doc::Bounded{median(values), least, greatest};
 }
 
 // Counts a run. `diverged` counts runs of both budgets, `missed` those of equal steps.
@@ -50,13 +41,76 @@ void add_run(Learned& to, const doc::TrainedRun& run, const std::optional<double
     ++to.missed;
 }
 
-// Sets the ratio to fp32's steps, if some run of fp32 reached the target.
-void add_ratios(std::vector<Learned>& all) {
-  const auto base = std::ranges::find(all, doc::Role::fp32, &Learned::role);
-  if (base == all.end() || base->steps_to_target.empty()) return;
-  const std::vector<double> uncompressed = base->steps_to_target;
-  for (Learned& l : all)
-    if (!l.steps_to_target.empty()) l.steps_ratio = steps_ratio(l.steps_to_target, uncompressed);
+constexpr double kNoiseQuantile = 0.9;
+
+// Step over the base's step in the same round. The rounds of an Evaluation are taken in turn, so
+// whatever slows a round slows both.
+std::vector<double> round_ratios(const doc::TimedRun& run, const doc::TimedRun& base) {
+  std::vector<double> ratios;
+  for (std::size_t r = 0; r < std::min(run.round_step_s.size(), base.round_step_s.size()); ++r)
+    ratios.push_back(run.round_step_s[r] / base.round_step_s[r]);
+  return ratios;
+}
+
+Compared compare(const doc::TimedRun& run, const doc::Setup& setup,
+                 const std::optional<double>& noise) {
+  Compared c;
+  c.run = &run;
+  if (const doc::TimedRun* base = find(setup, doc::Role::fp32)) c.to_fp32 = ratio_to(run, *base);
+  if (const doc::TimedRun* base = find(setup, doc::Role::sixteen_bit))
+    c.to_sixteen_bit = ratio_to(run, *base);
+  c.gains_over_fp32 = noise && c.to_fp32 && *c.to_fp32 < 1 - *noise;
+  c.gains_over_both = c.gains_over_fp32 && c.to_sixteen_bit && *c.to_sixteen_bit < 1 - *noise;
+  c.coding_share = (run.encode_s + run.decode_s) / step_s(run);
+  if (run.communication_s > 0) c.hidden_share = 1 - run.exposed_s / run.communication_s;
+  return c;
+}
+
+constexpr const char* kNone = "-";
+
+std::string accuracy(double share) { return fmt::format("{:.2f} %", 100 * share); }
+
+std::string ratio(const std::optional<double>& value) {
+  return value ? fmt::format("{:.3f}", *value) : kNone;
+}
+
+/// "88.10 % (87.92 .. 88.31)", the range left out if it is one value.
+std::string accuracy(const std::optional<doc::Bounded>& a) {
+  if (!a) return kNone;
+  if (*a->low == *a->high) return accuracy(a->value);
+  return fmt::format("{} ({:.2f} .. {:.2f})", accuracy(a->value), 100 * *a->low, 100 * *a->high);
+}
+
+// "1.24 [1.09, 1.50], 1 of 3 missed"; "missed" if no run reached the target.
+std::string steps_text(const Learned& l) {
+  if (l.steps_to_target.empty()) return l.missed > 0 ? "missed" : kNone;
+  std::string text = kNone;
+  if (l.steps_ratio && l.steps_ratio->has_interval())
+    text = fmt::format("{:.2f} [{:.2f}, {:.2f}]", l.steps_ratio->value, *l.steps_ratio->low,
+                       *l.steps_ratio->high);
+  else if (l.steps_ratio)
+    text = fmt::format("{:.2f}", l.steps_ratio->value);
+  if (l.missed > 0) text += fmt::format(", {} of {} missed", l.missed, l.runs);
+  return text;
+}
+
+// Which baselines the candidate's steps are shorter than, by more than the noise floor.
+std::string gain_text(const Compared& c) {
+  if (c.run->role != doc::Role::candidate) return "";
+  return c.gains_over_both ? "both" : c.gains_over_fp32 ? "fp32" : "no";
+}
+
+std::string text_of(const Cells& cells) { return text_table(cells.heads, cells.rows, "  "); }
+
+std::string text_of(const doc::Setup& setup) {
+  std::string text = title_of(setup) + "\n";
+  if (!setup.timed.empty())
+    text += text_of(timing_cells(setup)) + "  " + noise_sentence(setup) + "\n\n" +
+            text_of(property_cells(setup));
+  if (!setup.trained.empty())
+    text += "\n" + text_of(accuracy_cells(setup)) + "  " + target_sentence(setup) + "\n";
+  for (const std::string& note : setup.notes) text += "  note: " + note + "\n";
+  return text + "\n";
 }
 
 }  // namespace
@@ -65,8 +119,8 @@ void add_ratios(std::vector<Learned>& all) {
 // the spread, 88.3 - .6 = 87.7 %. A strategy that stays within fp32's own spread so reaches it.
 std::optional<double> target_of(const doc::Setup& setup) {
   if (setup.target_accuracy) return setup.target_accuracy;
-  const doc::TrainedRun* base = trained_fp32(setup);
-  if (!base) return std::nullopt;
+  const auto base = std::ranges::find(setup.trained, doc::Role::fp32, &doc::TrainedRun::role);
+  if (base == setup.trained.end()) return std::nullopt;
   const auto last = last_accuracy(setup, base->strategy, doc::Budget::steps);
   if (!last) return std::nullopt;
   return std::max(0.0, last->value - (*last->high - *last->low));
@@ -94,7 +148,11 @@ std::vector<Learned> learned(const doc::Setup& setup) {
     }
     add_run(*found, run, target);
   }
-  add_ratios(all);
+  const auto base = std::ranges::find(all, doc::Role::fp32, &Learned::role);
+  if (base == all.end() || base->steps_to_target.empty()) return all;
+  for (Learned& l : all)
+    if (!l.steps_to_target.empty())
+      l.steps_ratio = steps_ratio(l.steps_to_target, base->steps_to_target);
   return all;
 }
 
@@ -115,44 +173,10 @@ std::optional<std::int64_t> steps_in_equal_time(const doc::Setup& setup,
 doc::Bounded steps_ratio(std::span<const double> steps, std::span<const double> uncompressed) {
   doc::Bounded ratio{median(steps) / median(uncompressed)};
   if (steps.size() + uncompressed.size() <= 2) return ratio;
-  const auto [least, most] = std::minmax_element(steps.begin(), steps.end());
-  const auto [shortest, longest] = std::minmax_element(uncompressed.begin(), uncompressed.end());
-  ratio.low = *least / *longest;
-  ratio.high = *most / *shortest;
+  ratio.low = std::ranges::min(steps) / std::ranges::max(uncompressed);
+  ratio.high = std::ranges::max(steps) / std::ranges::min(uncompressed);
   return ratio;
 }
-
-namespace {
-
-constexpr double kNoiseQuantile = 0.9;
-
-// Step over the base's step in the same round. The rounds of an Evaluation are taken in turn, so
-// whatever slows a round slows both.
-std::vector<double> round_ratios(const doc::TimedRun& run, const doc::TimedRun& base) {
-  std::vector<double> ratios;
-  for (std::size_t r = 0; r < std::min(run.round_step_s.size(), base.round_step_s.size()); ++r)
-    ratios.push_back(run.round_step_s[r] / base.round_step_s[r]);
-  return ratios;
-}
-
-std::optional<double> ratio_where(const doc::TimedRun& run, const doc::TimedRun* base) {
-  return base ? std::optional(ratio_to(run, *base)) : std::nullopt;
-}
-
-Compared compare(const doc::TimedRun& run, const doc::Setup& setup,
-                 const std::optional<double>& noise) {
-  Compared c;
-  c.run = &run;
-  c.to_fp32 = ratio_where(run, find(setup, doc::Role::fp32));
-  c.to_sixteen_bit = ratio_where(run, find(setup, doc::Role::sixteen_bit));
-  c.gains_over_fp32 = noise && c.to_fp32 && *c.to_fp32 < 1 - *noise;
-  c.gains_over_both = c.gains_over_fp32 && c.to_sixteen_bit && *c.to_sixteen_bit < 1 - *noise;
-  c.coding_share = (run.encode_s + run.decode_s) / step_s(run);
-  if (run.communication_s > 0) c.hidden_share = 1 - run.exposed_s / run.communication_s;
-  return c;
-}
-
-}  // namespace
 
 double step_s(const doc::TimedRun& run) { return median(run.round_step_s); }
 
@@ -213,77 +237,16 @@ std::vector<std::string> bucket_ladder(std::int64_t gradient_bytes) {
   return sizes;
 }
 
-namespace {
-
-constexpr const char* kNone = "-";
-
-std::string accuracy(double share) { return fmt::format("{:.2f} %", 100 * share); }
-
-std::string ratio(const std::optional<double>& value) {
-  return value ? fmt::format("{:.3f}", *value) : kNone;
-}
-
-/// "88.10 % (87.92 .. 88.31)", the range left out if it is one value.
-std::string accuracy(const std::optional<doc::Bounded>& a) {
-  if (!a) return kNone;
-  if (*a->low == *a->high) return accuracy(a->value);
-  return fmt::format("{} ({:.2f} .. {:.2f})", accuracy(a->value), 100 * *a->low, 100 * *a->high);
-}
-
-// "1.24 [1.09, 1.50], 1 of 3 missed"; "missed" if no run reached the target.
-std::string steps_text(const Learned& l) {
-  if (l.steps_to_target.empty()) return l.missed > 0 ? "missed" : kNone;
-  std::string text = kNone;
-  if (l.steps_ratio && l.steps_ratio->has_interval())
-    text = fmt::format("{:.2f} [{:.2f}, {:.2f}]", l.steps_ratio->value, *l.steps_ratio->low,
-                       *l.steps_ratio->high);
-  else if (l.steps_ratio)
-    text = fmt::format("{:.2f}", l.steps_ratio->value);
-  if (l.missed > 0) text += fmt::format(", {} of {} missed", l.missed, l.runs);
-  return text;
-}
-
-// Which baselines the candidate's steps are shorter than, by more than the noise floor.
-std::string gain_text(const Compared& c) {
-  if (c.run->role != doc::Role::candidate) return "";
-  return c.gains_over_both ? "both" : c.gains_over_fp32 ? "fp32" : "no";
-}
-
-// The shortest and the longest round.
-std::string range_of(const doc::TimedRun& run) {
-  const auto [least, most] = std::ranges::minmax(run.round_step_s);
-  return fmt::format("{} .. {}", format_time(least), format_time(most));
-}
-
-/// Steps between two tests of the first run.
-std::int64_t tested_every(const doc::Setup& setup) {
-  const std::vector<doc::AccuracyPoint>& points = setup.trained.front().points;
-  return points.empty() ? 0 : points.front().step;
-}
-
-std::string text_of(const Cells& cells) { return text_table(cells.heads, cells.rows, "  "); }
-
-std::string text_of(const doc::Setup& setup) {
-  std::string text = title_of(setup) + "\n";
-  if (!setup.timed.empty())
-    text += text_of(timing_cells(setup)) + "  " + noise_sentence(setup) + "\n\n" +
-            text_of(property_cells(setup));
-  if (!setup.trained.empty())
-    text += "\n" + text_of(accuracy_cells(setup)) + "  " + target_sentence(setup) + "\n";
-  for (const std::string& note : setup.notes) text += "  note: " + note + "\n";
-  return text + "\n";
-}
-
-}  // namespace
-
 Cells timing_cells(const doc::Setup& setup) {
   Cells cells{{"strategy", "role", ">step", ">over rounds", ">/ fp32", ">/ 16-bit", "gains",
                ">encode", ">network", ">decode", ">exposed", ">sent"},
               {}};
   for (const Compared& c : compare(setup)) {
     const doc::TimedRun& run = *c.run;
+    const auto [least, most] = std::ranges::minmax(run.round_step_s);
     cells.rows.push_back({run.strategy, std::string(name_of(run.role)), format_time(step_s(run)),
-                          range_of(run), ratio(c.to_fp32), ratio(c.to_sixteen_bit), gain_text(c),
+                          fmt::format("{} .. {}", format_time(least), format_time(most)),
+                          ratio(c.to_fp32), ratio(c.to_sixteen_bit), gain_text(c),
                           format_time(run.encode_s), format_time(run.communication_s),
                           format_time(run.decode_s), format_time(run.exposed_s),
                           format_size(run.sent_bytes)});
@@ -325,9 +288,10 @@ std::string target_sentence(const doc::Setup& setup) {
   if (setup.trained.empty()) return "";
   const std::optional<double> target = target_of(setup);
   if (!target) return "no target: no run of fp32 reached its end";
+  const std::vector<doc::AccuracyPoint>& points = setup.trained.front().points;
   return fmt::format("target: test accuracy {}{}, tested every {} steps", accuracy(*target),
                      setup.target_accuracy ? "" : " (fp32's last less its spread over seeds)",
-                     tested_every(setup));
+                     points.empty() ? 0 : points.front().step);
 }
 
 std::string to_text(const doc::Evaluation& evaluation) {

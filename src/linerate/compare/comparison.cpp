@@ -253,31 +253,6 @@ class Comparer {
   std::optional<Side> other_;
 };
 
-}  // namespace
-
-std::optional<double> ComparedRow::error() const {
-  if (!predicted_s || !measured_s || !(*measured_s > 0)) return std::nullopt;
-  return *predicted_s / *measured_s - 1;
-}
-
-Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured,
-                   const CompareOptions& options) {
-  validate(predicted, "the predicted Timeline");
-  validate(measured, "the measured Timeline");
-  if (options.noise) validate(*options.noise, "the Timeline of the noise");
-  Comparison comparison = Comparer(predicted, measured, options).run();
-  comparison.notes = differences(predicted, measured);
-  return comparison;
-}
-
-// A Comparison as text and as JSON.
-
-std::string signed_percent(double error) {
-  return (error >= 0.0005 ? "+" : "") + format_percent(error);
-}
-
-namespace {
-
 constexpr std::size_t kMostListed = 8;
 
 std::string time_or(const std::optional<double>& seconds) {
@@ -330,6 +305,27 @@ doc::Json json_of_rows(const std::vector<ComparedRow>& rows) {
 }
 
 }  // namespace
+
+std::optional<double> ComparedRow::error() const {
+  if (!predicted_s || !measured_s || !(*measured_s > 0)) return std::nullopt;
+  return *predicted_s / *measured_s - 1;
+}
+
+Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured,
+                   const CompareOptions& options) {
+  validate(predicted, "the predicted Timeline");
+  validate(measured, "the measured Timeline");
+  if (options.noise) validate(*options.noise, "the Timeline of the noise");
+  Comparison comparison = Comparer(predicted, measured, options).run();
+  comparison.notes = differences(predicted, measured);
+  return comparison;
+}
+
+// A Comparison as text and as JSON.
+
+std::string signed_percent(double error) {
+  return (error >= 0.0005 ? "+" : "") + format_percent(error);
+}
 
 std::string to_text(const Comparison& c, bool with_tasks) {
   std::vector<ComparedRow> rows = {c.step};

@@ -246,11 +246,7 @@ class Analysis {
       const bool steps_are_all = job_.cycle && !rank.steps.empty();
       whole.push_back(steps_are_all ? over(rank.steps) : measure(sets_[r], nullptr));
       doubles.push_back(steps_are_all ? whole.back() : measure_as_doubles(rank));
-      out_.ranks.push_back({.rank = rank.rank,
-                            .source = rank.source,
-                            .whole = whole.back(),
-                            .per_step = {},
-                            .clock_offset_ns = matched_.clock_offset_ns[r]});
+      out_.ranks.push_back({rank.rank, rank.source, whole.back(), {}, matched_.clock_offset_ns[r]});
       std::vector<StepSpan> regular = rank.steps;
       std::erase_if(regular, [&](const StepSpan& s) { return left_out.contains(s.number); });
       if (regular.empty()) continue;
@@ -358,10 +354,9 @@ class Analysis {
 
   void find_late_ranks() {
     std::map<int, int> times;
-    bool seen = false;
     for (const CollectiveRow& row : out_.collectives)
-      if (row.last_rank && row.skew_s) ++times[*row.last_rank], seen = true;
-    for (std::size_t r = 0; r < out_.ranks.size() && seen; ++r) {
+      if (row.last_rank && row.skew_s) ++times[*row.last_rank];
+    for (std::size_t r = 0; r < out_.ranks.size() && !times.empty(); ++r) {
       out_.ranks[r].times_last = times[out_.ranks[r].rank];
       if (!out_.path.lateness_s.empty())
         out_.ranks[r].delay_per_step_s = out_.path.lateness_s[r] / job_.updates;

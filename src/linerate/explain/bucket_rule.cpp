@@ -163,29 +163,6 @@ void take_buckets(BucketPlan& plan, const std::vector<Exchange>& buckets) {
   for (const Exchange& e : buckets) plan.bytes.push_back(e.bytes);
 }
 
-/// What a rule in one order makes of the exchanges: the limits of its buckets, and these.
-struct Fit {
-  LimitRanges limits;
-  std::vector<Exchange> buckets;  // as they were sent
-  std::optional<DType> wire;
-};
-
-/// `reversed`: the small limit is for the last bucket. Then both lists are reversed, so that the
-/// last bucket comes first.
-std::optional<Fit> fit_of(const Trial& t, bool reversed) {
-  std::vector<std::int64_t> gradients = t.ready, sent = t.sent();
-  if (reversed) std::ranges::reverse(gradients), std::ranges::reverse(sent);
-  std::vector<std::size_t> kept;
-  const auto limits = limits_of(gradients, sent, kept);
-  if (!limits) return std::nullopt;
-  Fit fit{.limits = *limits, .buckets = {}, .wire = {}};
-  for (const std::size_t i : kept)
-    fit.buckets.push_back(t.exchanges[reversed ? sent.size() - 1 - i : i]);
-  if (reversed) std::ranges::reverse(fit.buckets);
-  fit.wire = wire_of(fit.buckets, t.dtype);
-  return fit;
-}
-
 /// Tries the rule in one of its orders, with its own limits or others. With `small_last` the small
 /// limit is for the last bucket: DDP's buckets in registration order, which it keeps under
 /// find_unused_parameters. `small_last` says so to people; without it the order is that of
@@ -193,35 +170,36 @@ std::optional<Fit> fit_of(const Trial& t, bool reversed) {
 /// False: neither fits, and `plan` is as it was.
 bool follows_order(BucketPlan& plan, const Trial& t,
                    const std::optional<std::string_view>& small_last = {}) {
-  const std::optional<Fit> fit = fit_of(t, small_last.has_value());
-  if (!fit) return false;
-  const std::size_t others = t.exchanges.size() - fit->buckets.size();
-  if (const std::optional<std::string> options = ddp_options(fit->limits)) {
+  std::vector<std::int64_t> gradients = t.ready, sent = t.sent();
+  std::vector<Exchange> exchanges = t.exchanges, buckets;
+  // Then the last bucket comes first.
+  if (small_last)
+    std::ranges::reverse(gradients), std::ranges::reverse(sent), std::ranges::reverse(exchanges);
+  std::vector<std::size_t> kept;
+  const auto limits = limits_of(gradients, sent, kept);
+  if (!limits) return false;
+  for (const std::size_t i : kept) buckets.push_back(exchanges[i]);
+  if (small_last) std::ranges::reverse(buckets);
+  const std::optional<DType> wire = wire_of(buckets, t.dtype);
+  const std::size_t others = t.exchanges.size() - buckets.size();
+  if (const std::optional<std::string> options = ddp_options(*limits)) {
     plan.matches_rule = true;
     if (small_last) {
       plan.strategy =
-          strategy_text(options->empty() ? "small=last" : *options + ", small=last", fit->wire);
-      plan.verdict = fmt::format("{}; {}", says(*options, fit->wire, others, ""), *small_last);
+          strategy_text(options->empty() ? "small=last" : *options + ", small=last", wire);
+      plan.verdict = fmt::format("{}; {}", says(*options, wire, others, ""), *small_last);
     } else {
-      plan.strategy = strategy_text(*options, fit->wire);
-      plan.verdict = says(*options, fit->wire, others);
+      plan.strategy = strategy_text(*options, wire);
+      plan.verdict = says(*options, wire, others);
     }
-  } else if (!small_last && fit->buckets.size() == t.ready.size()) {
-    plan.strategy = fit->wire ? fmt::format("wfbp(wire={})", name_of_wire(*fit->wire)) : "wfbp";
+  } else if (!small_last && buckets.size() == t.ready.size()) {
+    plan.strategy = wire ? fmt::format("wfbp(wire={})", name_of_wire(*wire)) : "wfbp";
     plan.verdict = "an exchange for each gradient, in ready order: no buckets";
   } else {
     return false;
   }
-  take_buckets(plan, fit->buckets);
+  take_buckets(plan, buckets);
   return true;
-}
-
-/// A single bucket fits many rules. If it is larger than DDP's limit, DDP would have cut it, and
-/// the strategy is bulk.
-void say_single(BucketPlan& plan, std::int64_t total) {
-  if (plan.bytes.size() != 1 || total <= kDdpCap) return;
-  plan.strategy = "bulk";
-  plan.verdict = "one bucket with everything: DDP's first step, or all gradients at once";
 }
 
 constexpr std::string_view kUnusedFlags =
@@ -325,8 +303,13 @@ void check_against(BucketPlan& plan, const StepExchanges& step,
   // fits.
   const bool flagged = step.flags() == std::ssize(t.ready);
   if ((flagged && follows_order(plan, t, kUnusedFlags)) || follows_order(plan, t) ||
-      follows_order(plan, t, kSmallLast))
-    return say_single(plan, total(t.ready));
+      follows_order(plan, t, kSmallLast)) {
+    // A single bucket fits many rules. DDP would have cut one that is larger than its limit.
+    if (plan.bytes.size() != 1 || total(t.ready) <= kDdpCap) return;
+    plan.strategy = "bulk";
+    plan.verdict = "one bucket with everything: DDP's first step, or all gradients at once";
+    return;
+  }
   const std::vector<std::int64_t> sent = t.sent();
   const std::int64_t more = total(sent) - total(t.ready);
   if (step.flags() > std::ssize(t.ready) && more > 0)
@@ -349,19 +332,13 @@ void say_mesh(BucketPlan& plan, const StepExchanges& step, const Job& job) {
       job.sharding_names.front());
 }
 
-/// When the last pass of each turn of the step ended; empty: the trace does not say.
-std::map<int, std::int64_t> ends_of_turns(const RankActivity& r, std::int32_t step) {
-  std::map<int, std::int64_t> ends;
-  for (const BackwardPass& p : r.passes)
-    if (p.step == step)
-      for (const GradientRecord& g : p.gradients) ends[g.turn] = p.span.start_ns + g.ready_ns;
-  return ends;
-}
-
 /// Whether all of several buckets were asked for after the backward pass. DDP asks for all but the
 /// last one while backward goes on, so such a job is not DDP's. False if the trace does not say.
 bool asked_after_backward(const Job& job, const RankActivity& r, std::int32_t step) {
-  const std::map<int, std::int64_t> ends = ends_of_turns(r, step);
+  std::map<int, std::int64_t> ends;  // when the last pass of each turn of the step ended
+  for (const BackwardPass& p : r.passes)
+    if (p.step == step)
+      for (const GradientRecord& g : p.gradients) ends[g.turn] = p.span.start_ns + g.ready_ns;
   const auto carried = gradients_of_exchanges(job, r);
   std::size_t exchanges = 0;
   for (std::size_t i = 0; i < carried.size() && !ends.empty(); ++i) {

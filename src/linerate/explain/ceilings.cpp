@@ -167,10 +167,18 @@ class RemedyGains {
       std::size_t point = 0, border = 0;  // the border that it lies before
     };
     Cuts whole = cuts;
-    const bool is_late = cause.kind == CauseKind::late_rank;
-    if (is_late)
+    if (cause.kind == CauseKind::late_rank)
       cut_lateness(program_, whole,
                    to_index(std::ranges::find(ranks_, cause.rank) - ranks_.begin()));
+    else
+      for (std::size_t l = 0; l < whole.size(); ++l)
+        for (std::size_t i = 0; i < whole[l].size(); ++i)
+          whole[l][i] =
+              std::max(whole[l][i], program_.lanes[l].points[i].before.idle_in(*cause.where));
+    if (!bounded) {
+      cuts = std::move(whole);
+      return;
+    }
     for (std::size_t l = 0; l < cuts.size(); ++l) {
       const Lane& lane = program_.lanes[l];
       std::set<std::size_t> left_out;  // borders that such steps end with
@@ -180,15 +188,10 @@ class RemedyGains {
       std::size_t border = 0, tail = 0;
       for (std::size_t i = 0; i < lane.points.size(); ++i) {
         const Point& point = lane.points[i];
-        if (!is_late) whole[l][i] = std::max(whole[l][i], point.before.idle_in(*cause.where));
         if (whole[l][i] > cuts[l][i] && !left_out.contains(border))
           pieces.push_back({whole[l][i] - cuts[l][i], i, border});
         border += point.kind == PointKind::border;
         if (point.kind == PointKind::wait) tail = i + 1;
-      }
-      if (!bounded) {
-        cuts[l] = whole[l];
-        continue;
       }
       std::ranges::stable_sort(pieces, std::greater(), &Piece::ns);
       std::vector<std::int64_t> left_in_step(border + 1, per_step_ns(cause));
@@ -272,8 +275,6 @@ class RemedyGains {
   std::optional<Borders> recorded_;
 };
 
-}  // namespace
-
 // From a job to causes and gains, in this order:
 //
 // 1. Keep the steps that all ranks recorded (causes.hpp).
@@ -286,8 +287,6 @@ class RemedyGains {
 // waits for both. With rank 1 alone on time, rank 0 still waits for rank 2, and the step gains
 // nothing. So two figures decide: what the step gains without the rank's delay, and what that adds
 // once all other late ranks are on time.
-
-namespace {
 
 /// A rank that is late by less, or data that is waited for less, is not named.
 constexpr double kLeastShareOfStep = 0.05;

@@ -24,8 +24,6 @@ namespace {
 constexpr std::size_t kMostRows = 12, kMostRankRows = 32;
 constexpr std::string_view kIndent = "  ";
 
-using Rows = std::vector<std::vector<std::string>>;
-
 std::string time_or(const std::optional<double>& s) { return s ? format_time(*s) : "n/a"; }
 std::string known(bool is_known, double s) { return is_known ? format_time(s) : "n/a"; }
 std::string percent_or(const std::optional<double>& share) {
@@ -85,7 +83,7 @@ void whole(std::string& out, const Breakdown& b) {
 void steps(std::string& out, const Breakdown& b) {
   if (b.steps.empty()) return;
   const Known is(b);
-  Rows rows;
+  TextRows rows;
   for (const StepRow& s : b.steps | std::views::take(kMostRows))
     rows.push_back({(s.cut ? "cut " : "") + s.label, format_time(s.length_s),
                     known(is.computation, s.busy.compute_s),
@@ -124,7 +122,7 @@ void collectives(std::string& out, const Breakdown& b) {
   const auto mid = [](const std::vector<double>& v) {
     return v.empty() ? std::string("n/a") : format_time(median(v));
   };
-  Rows rows;
+  TextRows rows;
   for (const auto& [kind, l] : lines | std::views::take(kMostRows)) {
     const auto& [op, bytes, ranks] = kind;
     rows.push_back({std::string(name_of(op)), std::to_string(l.times),
@@ -148,7 +146,7 @@ std::string clock_of(const RankRow& r) {
 void ranks(std::string& out, const Breakdown& b) {
   if (b.ranks.size() < 2) return;
   const Known is(b);
-  Rows rows;
+  TextRows rows;
   for (const RankRow& r : b.ranks | std::views::take(kMostRankRows))
     rows.push_back({std::to_string(r.rank), known(is.computation, r.whole.compute_s),
                     known(is.communication, r.whole.communication_s),
@@ -210,26 +208,21 @@ void gains(std::string& out, const Verdict& v) {
 
 /// What the tables above call by a word of their own.
 void words(std::string& out, const Breakdown& b, const Verdict& v) {
-  std::vector<std::pair<std::string_view, std::string>> all;
-  if (b.scaling_factor) {
-    all.emplace_back("T_1", "the step of one rank alone");
-    all.emplace_back("T_n", "the median step of the job");
-  }
-  if (v.confidence)
-    all.emplace_back(
-        "confidence",
-        "share of the steps that lead to the verdict, with one more for it and one against");
-  all.emplace_back("exposed", "communication that no computation of the same rank covers");
-  if (!b.steps.empty()) all.emplace_back("host gaps", "nothing runs on the device");
-  if (!b.collectives.empty()) {
-    all.emplace_back("transfer", "from the arrival of the last rank on: moving data");
-    all.emplace_back("wait", "the rest of the duration: until the last rank arrives");
-    all.emplace_back("busbw", "bytes a second that each link carries, as nccl-tests states it");
-  }
-  if (b.ranks.size() > 1)
-    all.emplace_back("clock", "how far the rank's clock is ahead of rank 0's");
+  const bool scaled = b.scaling_factor.has_value(), matched = !b.collectives.empty();
+  const std::tuple<bool, const char*, const char*> all[] = {
+      {scaled, "T_1", "the step of one rank alone"},
+      {scaled, "T_n", "the median step of the job"},
+      {v.confidence.has_value(), "confidence",
+       "share of the steps that lead to the verdict, with one more for it and one against"},
+      {true, "exposed", "communication that no computation of the same rank covers"},
+      {!b.steps.empty(), "host gaps", "nothing runs on the device"},
+      {matched, "transfer", "from the arrival of the last rank on: moving data"},
+      {matched, "wait", "the rest of the duration: until the last rank arrives"},
+      {matched, "busbw", "bytes a second that each link carries, as nccl-tests states it"},
+      {b.ranks.size() > 1, "clock", "how far the rank's clock is ahead of rank 0's"}};
   out += "words\n";
-  for (const auto& [word, meaning] : all) out += fmt::format("  {:<10}  {}\n", word, meaning);
+  for (const auto& [shown, word, meaning] : all)
+    if (shown) out += fmt::format("  {:<10}  {}\n", word, meaning);
   out += fmt::format(
       "  verdict     input-bound above {} idle while data loads, host-bound above {} idle,\n"
       "              compute-bound below {} exposed; else what exposed communication spends\n",

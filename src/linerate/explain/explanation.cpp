@@ -35,46 +35,12 @@ std::string what_and_where(const Cause& c) {
   }
 }
 
-}  // namespace
-
-Explanation explain(const Job& job, const Thresholds& thresholds) {
-  Explanation e{.breakdown = break_down(job), .verdict = {}};
-  e.verdict = judge(e.breakdown, thresholds);
-  return e;
-}
-
-std::string finding_text(const Verdict& v) {
-  return fmt::format("{}{}{}", v.leans() ? "inconclusive, leaning to " : "", name_of(v.finding),
-                     v.confidence ? fmt::format(" (confidence {:.2f})", *v.confidence) : "");
-}
-
-std::vector<std::string> cause_texts(const CriticalPath& path) {
-  std::vector<std::string> texts;
-  for (const Cause& c : path.causes) {
-    texts.push_back(what_and_where(c));
-    if (c.gain_share)
-      texts.back() += fmt::format(". Without this the step is {} shorter, at most {}",
-                                  format_percent(*c.gain_share), share_text(c.most_share));
-  }
-  return texts;
-}
-
-std::vector<std::vector<std::string>> gain_rows(const Verdict& v) {
-  std::vector<std::vector<std::string>> rows;
-  for (std::size_t r = 0; r < kRemedies; ++r)
-    rows.push_back(
-        {std::string(kRemedyNames[r]), share_text(v.gains[r]), share_text(v.ceilings[r])});
-  return rows;
-}
-
 // The rule of docs/explain.md on the numbers of a Breakdown, as shares of the step. apply() is the
 // rule. It judges the job first and then each step by itself: the share of steps that agree is the
 // confidence.
 //
 // (Agreeing + 1) / (steps + 2) is Laplace's rule of succession. Five steps of five that agree give
 // 0.86, one of one gives 0.67: few steps never make a verdict sure.
-
-namespace {
 
 struct Shares {
   double idle = 0, loading = 0, exposed = 0, transfer = 0, wait = 0, unsplit = 0, transfer_most = 0;
@@ -227,7 +193,7 @@ RemedyShares or_shares(const Breakdown& b, const Shares& s, const RemedyShares& 
   if (!b.has_steps || !b.has_device || b.path.no_common_step) return {};
   RemedyShares c = known;
   const auto or_share = [&c](Remedy r, double share) {
-    if (!share_for(c, r)) share_for(c, r) = share;
+    c[static_cast<std::size_t>(r)] = share_for(c, r).value_or(share);
   };
   or_share(Remedy::no_host_gaps, s.idle);
   or_share(Remedy::no_data_stalls, s.loading);
@@ -236,6 +202,36 @@ RemedyShares or_shares(const Breakdown& b, const Shares& s, const RemedyShares& 
 }
 
 }  // namespace
+
+Explanation explain(const Job& job, const Thresholds& thresholds) {
+  Explanation e{.breakdown = break_down(job), .verdict = {}};
+  e.verdict = judge(e.breakdown, thresholds);
+  return e;
+}
+
+std::string finding_text(const Verdict& v) {
+  return fmt::format("{}{}{}", v.leans() ? "inconclusive, leaning to " : "", name_of(v.finding),
+                     v.confidence ? fmt::format(" (confidence {:.2f})", *v.confidence) : "");
+}
+
+std::vector<std::string> cause_texts(const CriticalPath& path) {
+  std::vector<std::string> texts;
+  for (const Cause& c : path.causes) {
+    texts.push_back(what_and_where(c));
+    if (c.gain_share)
+      texts.back() += fmt::format(". Without this the step is {} shorter, at most {}",
+                                  format_percent(*c.gain_share), share_text(c.most_share));
+  }
+  return texts;
+}
+
+std::vector<std::vector<std::string>> gain_rows(const Verdict& v) {
+  std::vector<std::vector<std::string>> rows;
+  for (std::size_t r = 0; r < kRemedies; ++r)
+    rows.push_back(
+        {std::string(kRemedyNames[r]), share_text(v.gains[r]), share_text(v.ceilings[r])});
+  return rows;
+}
 
 /// Some exposed time may be neither transfer nor waiting for certain. Then both get bounds, the low
 /// end with none of it and the high end with all of it.

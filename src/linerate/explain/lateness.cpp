@@ -481,13 +481,9 @@ Busy measure_as_doubles(const RankActivity& rank) {
   for (const Span& s : rank.compute) compute.push_back(through_doubles(s, rank.stamp_ns));
   for (const Communication& c : rank.communications)
     communication.push_back(through_doubles(c.span, rank.stamp_ns));
-  const SpanSet a = union_of(std::move(compute)), b = union_of(std::move(communication));
-  Busy busy;
-  busy.compute_s = seconds_of(a);
-  busy.communication_s = seconds_of(b);
-  busy.overlap_s = seconds_of(intersection_of(a, b));
-  busy.exposed_s = seconds_of(doc::exposed_communication(b, a));
-  return busy;
+  return measure({.compute = union_of(std::move(compute)),
+                  .communication = union_of(std::move(communication))},
+                 nullptr);
 }
 
 /// Idle time is the window less all activity of the device. Without a window it is from the first

@@ -60,7 +60,8 @@ Transfers transfers_of(const Job& job, const MatchResult& matched);
 
 /// The activity of one rank as interval sets.
 struct RankSets {
-  SpanSet compute, communication, device, transfer, wait, unsplit, transfer_most, loading;
+  SpanSet compute = {}, communication = {}, device = {}, transfer = {}, wait = {}, unsplit = {},
+          transfer_most = {}, loading = {};
 };
 
 /// Everything within `window`; a null window is the whole file. Exposed communication is parted

@@ -57,9 +57,7 @@ bool is_point_to_point(CommOp op) {
 
 /// Without `kth`: communications of one rank may share everything else, and are counted then.
 Key key_of(const Communication& c, const RankActivity& rank) {
-  if (c.sequence >= 0)
-    return {
-        .group = c.group, .kind = kBySequence, .number = static_cast<std::uint64_t>(c.sequence)};
+  if (c.sequence >= 0) return {c.group, kBySequence, -1, static_cast<std::uint64_t>(c.sequence)};
   if (c.comms_id != 0) return {.group = c.group, .kind = kById, .number = c.comms_id};
   const std::int64_t step = c.step >= 0 ? rank.steps[to_index(c.step)].number : -1;
   const int kind = c.group < 0 ? kByCountOfOperation + static_cast<int>(c.op) : kByCount;
@@ -112,12 +110,8 @@ std::map<Key, std::vector<Member>> keyed(const Job& job, std::vector<Member>& al
   return all;
 }
 
-/// May sizes differ between ranks? In uneven all-to-alls, and if only the root has the whole.
-bool sizes_may_differ(CommOp op) {
-  return op == CommOp::all_to_all || op == CommOp::gather || op == CommOp::scatter;
-}
-
-/// What one rank does not state cannot contradict another.
+/// What one rank does not state cannot contradict another. Sizes may differ between ranks in uneven
+/// all-to-alls, and if only the root has the whole.
 bool agree(const Job& job, const std::vector<Member>& members) {
   CommOp op = CommOp::unknown;
   std::int64_t bytes = -1;
@@ -127,7 +121,8 @@ bool agree(const Job& job, const std::vector<Member>& members) {
       if (op != CommOp::unknown && op != c.op) return false;
       op = c.op;
     }
-    if (c.bytes >= 0 && !sizes_may_differ(c.op)) {
+    if (c.bytes >= 0 && c.op != CommOp::all_to_all && c.op != CommOp::gather &&
+        c.op != CommOp::scatter) {
       if (bytes >= 0 && bytes != c.bytes) return false;
       bytes = c.bytes;
     }
@@ -212,9 +207,8 @@ MatchResult match_collectives(const Job& job) {
     result.collectives.push_back({members, complete});
   }
   for (const Member& m : alone) result.collectives.push_back({{m}, false});
-  std::ranges::sort(result.collectives, [&job](const Matched& a, const Matched& b) {
-    return communication_of(job, a.members.front()).span.start_ns <
-           communication_of(job, b.members.front()).span.start_ns;
+  std::ranges::sort(result.collectives, {}, [&job](const Matched& m) {
+    return communication_of(job, m.members.front()).span.start_ns;
   });
   align_clocks(job, result);
   return result;

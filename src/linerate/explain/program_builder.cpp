@@ -47,8 +47,7 @@ struct CommunicationDraft {
   std::int32_t behind = -1;  // position among the lane's drafts
   std::int64_t first = 0;    // pieces of work begun before the issue
   std::int64_t count = 0;    // begun after the issue, before the end
-  bool call_known = false;
-  bool guessed = false;  // held up, and nothing says when it was asked for
+  bool guessed = false;      // held up, and nothing says when it was asked for
 };
 
 struct LaneDraft {
@@ -91,23 +90,20 @@ void find_issues(LaneDraft& lane, const RankActivity& rank, bool cpu) {
   for (std::size_t i = 0; i < lane.drafts.size(); ++i) {
     CommunicationDraft& d = lane.drafts[i];
     const std::int64_t ready = rank.communications[i].ready_ns;
-    d.call_known = ready != kNotReady;
-    d.issue_ns = d.call_known ? std::min(ready, d.span.start_ns) : d.span.start_ns;
+    const bool call_known = ready != kNotReady;
+    d.issue_ns = call_known ? std::min(ready, d.span.start_ns) : d.span.start_ns;
     const auto after = ends.upper_bound({d.span.start_ns, INT32_MAX});
     if (after != ends.begin()) {
       const auto& [end, other] = *std::prev(after);
       const std::int64_t allowed = cpu ? kHandOverOfThreads_ns : kHandOver_ns;
       const bool held_up =
-          d.call_known ? end > d.issue_ns : d.span.start_ns - end <= allowed && other >= 0;
-      if (held_up) {
-        d.behind = other;
-        if (!d.call_known) {
-          d.guessed = true;
-          d.issue_ns =
-              std::min(d.span.start_ns, std::max(lane.drafts[to_index(other)].issue_ns,
-                                                 latest_work_done(lane.busy, d.span.start_ns)));
-        }
-      }
+          call_known ? end > d.issue_ns : d.span.start_ns - end <= allowed && other >= 0;
+      if (held_up) d.behind = other;
+      d.guessed = held_up && !call_known;
+      if (d.guessed)
+        d.issue_ns =
+            std::min(d.span.start_ns, std::max(lane.drafts[to_index(other)].issue_ns,
+                                               latest_work_done(lane.busy, d.span.start_ns)));
     }
     ends.insert({d.span.end_ns, static_cast<std::int32_t>(i)});
   }
@@ -187,7 +183,7 @@ class OwnTimeMeter {
 void add_borders(const RankActivity& rank, Lane& lane, std::vector<Timed>& points) {
   const auto border = [&](std::int64_t time) {
     lane.borders_ns.push_back(time);
-    points.push_back({.block_ns = time, .resume_ns = time, .point = {.kind = PointKind::border}});
+    points.push_back({time, time, {PointKind::border}});
   };
   const std::vector<Span> windows = windows_of_steps(rank);
   for (std::size_t i = 0; i < rank.steps.size(); ++i) {
@@ -420,9 +416,7 @@ class ProgramBuilder {
       if (d->issue_ns > pause || pause > end) continue;
       const std::int64_t goes_on = after < lane.busy.size() ? lane.busy[after].start_ns : INT64_MAX;
       if (operator_pauses(lane, *d, {pause, end}, goes_on)) continue;
-      lane.waits.push_back({.block_ns = pause,
-                            .resume_ns = end,
-                            .point = {.kind = PointKind::wait, .of = d->place}});
+      lane.waits.push_back({pause, end, {PointKind::wait, d->place}});
       waited_[to_index(d->place.collective)] = true;
     }
   }
@@ -440,9 +434,7 @@ class ProgramBuilder {
         if (there.contains(d.place.collective)) continue;
         const std::optional<std::int64_t> time = needed_at(lane, seen, d, optimizer);
         if (time && *time >= d.span.end_ns)
-          lane.waits.push_back({.block_ns = *time,
-                                .resume_ns = *time,
-                                .point = {.kind = PointKind::wait, .of = d.place}});
+          lane.waits.push_back({*time, *time, {PointKind::wait, d.place}});
       }
     }
   }
@@ -484,13 +476,10 @@ class ProgramBuilder {
       part.behind = d.behind;
       part.lag_ns = d.span.start_ns - std::max(d.issue_ns, held);
       lane.parts.push_back(d.place);
-      points.push_back({.block_ns = d.issue_ns,
-                        .resume_ns = d.issue_ns,
-                        .point = {.kind = PointKind::issue, .of = d.place}});
+      points.push_back({d.issue_ns, d.issue_ns, {PointKind::issue, d.place}});
     }
-    std::ranges::stable_sort(points, [](const Timed& a, const Timed& b) {
-      return std::tuple(a.block_ns, a.resume_ns, a.point.kind) <
-             std::tuple(b.block_ns, b.resume_ns, b.point.kind);
+    std::ranges::stable_sort(points, {}, [](const Timed& t) {
+      return std::tuple(t.block_ns, t.resume_ns, t.point.kind);
     });
   }
 

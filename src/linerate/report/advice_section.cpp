@@ -50,38 +50,8 @@ Table table_of(const doc::Advice& advice) {
   return t;
 }
 
-}  // namespace
-
-// Ceilings stand open after the figure, as they say what no strategy can reach.
-Section section_of(const doc::Advice& advice) {
-  Section section;
-  section.title = fmt::format("Advice for {} on {} ranks at {}: {}", advice.workload, advice.ranks,
-                              format_bit_rate(advice.bandwidth_bit_per_s / kBitsPerByte),
-                              name_of(advice.verdict));
-  if (advice.confidence == doc::Confidence::low) section.title += ", confidence low";
-  section.paragraphs = paragraphs_of(advice);
-  for (const doc::Straggler& s : advice.stragglers)
-    section.paragraphs.push_back(fmt::format("Late rank {}: {}", s.rank, s.reason));
-  section.figures.push_back(
-      {"Ranked strategies",
-       "The best setting of each exchange; the numbers have all settings. "
-       "Dot: prediction. Bar: its 90 % interval. Diamond: the strategy in use.",
-       chart_of(advice), table_of(advice)});
-  if (!advice.ceilings.empty()) {
-    section.table = {{"Remedy and the most that it could gain", ">Step", "What it means"}, {}};
-    for (const doc::Ceiling& c : advice.ceilings)
-      section.table->rows.push_back({c.remedy, text_of(c.step_s), c.reason});
-  }
-  section.notes =
-      turning_points_of(advice, "The answer changes at a bandwidth of {}: {} below, {} above.");
-  section.notes.insert(section.notes.end(), advice.notes.begin(), advice.notes.end());
-  return section;
-}
-
 // Charts of an Evaluation. Tables and sentences are those of its text: a page and a terminal say
 // the same.
-
-namespace {
 
 Table table_of(const compare::Cells& cells) { return {cells.heads, cells.rows}; }
 
@@ -140,6 +110,32 @@ Section section_of(const doc::Setup& setup) {
 }
 
 }  // namespace
+
+// Ceilings stand open after the figure, as they say what no strategy can reach.
+Section section_of(const doc::Advice& advice) {
+  Section section;
+  section.title = fmt::format("Advice for {} on {} ranks at {}: {}", advice.workload, advice.ranks,
+                              format_bit_rate(advice.bandwidth_bit_per_s / kBitsPerByte),
+                              name_of(advice.verdict));
+  if (advice.confidence == doc::Confidence::low) section.title += ", confidence low";
+  section.paragraphs = paragraphs_of(advice);
+  for (const doc::Straggler& s : advice.stragglers)
+    section.paragraphs.push_back(fmt::format("Late rank {}: {}", s.rank, s.reason));
+  section.figures.push_back(
+      {"Ranked strategies",
+       "The best setting of each exchange; the numbers have all settings. "
+       "Dot: prediction. Bar: its 90 % interval. Diamond: the strategy in use.",
+       chart_of(advice), table_of(advice)});
+  if (!advice.ceilings.empty()) {
+    section.table = {{"Remedy and the most that it could gain", ">Step", "What it means"}, {}};
+    for (const doc::Ceiling& c : advice.ceilings)
+      section.table->rows.push_back({c.remedy, text_of(c.step_s), c.reason});
+  }
+  section.notes =
+      turning_points_of(advice, "The answer changes at a bandwidth of {}: {} below, {} above.");
+  section.notes.insert(section.notes.end(), advice.notes.begin(), advice.notes.end());
+  return section;
+}
 
 // Bars from the least to the greatest round. Where they overlap the order of two strategies is not
 // certain.

@@ -53,7 +53,7 @@ std::vector<std::string> candidate_lines(const std::vector<const doc::Candidate*
   std::vector<std::string> columns = {"  strategy", ">step", ">90 % interval"};
   if (extras.weighted) columns.insert(columns.end(), {"steps", ">to target", ">90 % interval"});
   columns.push_back(">memory");
-  if (extras.trains) columns.push_back({"trains"});
+  if (extras.trains) columns.push_back("trains");
   std::vector<std::vector<std::string>> rows;
   for (const doc::Candidate* c : list) rows.push_back(row_of(*c, a, extras));
   return table_lines(columns, rows);
@@ -106,6 +106,18 @@ std::string ceilings_of(const doc::Advice& a) {
   for (const doc::Ceiling& c : a.ceilings)
     rows.push_back({c.remedy, format_time(c.step_s.value), interval_of(c.step_s), c.reason});
   return text_table({"remedy", ">step", ">90 % interval", "reason"}, rows, "  ");
+}
+
+// Intervals of fitted costs may be narrower than the three digits that times have elsewhere. Both
+// ends would print alike and look like a typing error.
+
+constexpr int kUsualDigits = 3, kMostDigits = 7;
+
+// With so many digits in all. Of 128.336 ms three stand before the point: five digits are 128.34.
+std::string with_digits(double seconds, const std::string& unit, int digits) {
+  const double value = seconds / parse_time("1" + unit).value;
+  const int whole = value >= 1 ? static_cast<int>(std::floor(std::log10(value))) + 1 : 1;
+  return fmt::format("{:.{}f} {}", value, std::max(0, digits - whole), unit);
 }
 
 }  // namespace
@@ -167,22 +179,6 @@ std::string to_text(const doc::Advice& a, bool all) {
   for (const std::string& note : a.notes) out += "note: " + note + "\n";
   return out;
 }
-
-// Intervals of fitted costs may be narrower than the three digits that times have elsewhere. Both
-// ends would print alike and look like a typing error.
-
-namespace {
-
-constexpr int kUsualDigits = 3, kMostDigits = 7;
-
-// With so many digits in all. Of 128.336 ms three stand before the point: five digits are 128.34.
-std::string with_digits(double seconds, const std::string& unit, int digits) {
-  const double value = seconds / parse_time("1" + unit).value;
-  const int whole = value >= 1 ? static_cast<int>(std::floor(std::log10(value))) + 1 : 1;
-  return fmt::format("{:.{}f} {}", value, std::max(0, digits - whole), unit);
-}
-
-}  // namespace
 
 // Digits are added one at a time until the ends differ. Beyond seven a difference is rounding, not
 // information.

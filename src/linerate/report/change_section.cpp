@@ -7,7 +7,6 @@
 #include <span>
 
 #include "linerate/compare/comparison.hpp"
-#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/report/inputs.hpp"
@@ -134,7 +133,7 @@ doc::Json row_of(const NamedTimeline& t, const trace::Explanation& e, double ste
       parts_s.push_back(part_s / whole_s * step_s);
   return chart_row(fmt::format("{}, {}", t.timeline.strategy,
                                is_predicted(t.timeline) ? "predicted" : "measured"),
-                   step_s, parts_s);
+                   {step_s}, false, parts_s);
 }
 
 Figure step_figure(const std::vector<MeasuredJob>& jobs) {

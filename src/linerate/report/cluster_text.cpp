@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "linerate/core/index.hpp"
@@ -52,11 +51,10 @@ std::string collectives_of(const doc::Cluster& cluster) {
 /// "5.1 GB/s after 20 us"; with a cost for each tensor, "after 20 us and 3 us a tensor". A codec
 /// whose speed is not known takes its fixed time alone: "in 20 us".
 std::string speed(double fixed_s, double tensor_s, double bytes_per_s) {
-  const std::string each =
-      tensor_s > 0 ? fmt::format("{} a tensor", format_time(tensor_s)) : std::string();
-  const std::string first = each.empty()   ? format_time(fixed_s)
-                            : fixed_s == 0 ? each
-                                           : fmt::format("{} and {}", format_time(fixed_s), each);
+  std::vector<std::string> times;
+  if (fixed_s != 0 || tensor_s <= 0) times.push_back(format_time(fixed_s));
+  if (tensor_s > 0) times.push_back(fmt::format("{} a tensor", format_time(tensor_s)));
+  const std::string first = join(times, " and ");
   return bytes_per_s > 0 ? fmt::format("{:.3g} GB/s after {}", bytes_per_s * 1e-9, first)
                          : fmt::format("in {}", first);
 }
@@ -187,12 +185,6 @@ std::string summary_json(const doc::Cluster& cluster, const std::vector<std::str
 
 namespace {
 
-// One count stands in the heading, several in a column.
-bool has_one_rank_count(const cost::CollectiveTimes& all) {
-  return std::ranges::all_of(
-      all.times, [&](const cost::CollectiveTime& t) { return t.ranks == all.times.front().ranks; });
-}
-
 // A barrier moves nothing and has no rate. A closed form has no interval: nothing was measured.
 std::vector<std::string> row_of(const cost::CollectiveTime& t, Collective collective) {
   const auto bytes = static_cast<double>(t.size.value);
@@ -207,16 +199,17 @@ std::vector<std::string> row_of(const cost::CollectiveTime& t, Collective collec
           t.time.extrapolated ? "extrapolated" : ""};
 }
 
+// One count of ranks stands in the heading, several in a column.
 std::string table_of(const cost::CollectiveTimes& all) {
   std::vector<std::string> columns = {">ranks", ">size",  ">time", ">90 % interval",
                                       ">algbw", ">busbw", ""};
   std::vector<std::vector<std::string>> rows;
   for (const cost::CollectiveTime& t : all.times) rows.push_back(row_of(t, all.collective));
-  if (!has_one_rank_count(all))
+  const int ranks = all.times.front().ranks;
+  if (std::ranges::any_of(all.times, [&](const auto& t) { return t.ranks != ranks; }))
     return fmt::format("{}\n{}", name_of(all.collective), text_table(columns, rows));
   columns.erase(columns.begin());
   for (std::vector<std::string>& row : rows) row.erase(row.begin());
-  const int ranks = all.times.front().ranks;
   return fmt::format("{} on {} rank{}\n{}", name_of(all.collective), ranks, ranks == 1 ? "" : "s",
                      text_table(columns, rows));
 }
@@ -308,30 +301,6 @@ char letter_of(std::size_t i) {
 
 std::string tick_label(double value) { return fmt::format("{:g}", value); }
 
-// The range of the data. It starts inverted, so that the first value sets both ends.
-struct Extent {
-  double x_low = std::numeric_limits<double>::infinity(), x_high = -x_low, y_low = x_low,
-         y_high = -x_low;
-  bool empty() const { return x_low > x_high; }
-};
-
-// At least the chart's own range. A single value gets half a unit to each side, so that its line is
-// in the middle.
-Extent extent_of(const LineChart& chart, const std::vector<Series>& series) {
-  Extent e;
-  for (const Series& s : series)
-    for (const Point& p : s.points)
-      if (p.y) {
-        e.x_low = std::min(e.x_low, p.x), e.x_high = std::max(e.x_high, p.x);
-        e.y_low = std::min(e.y_low, *p.y), e.y_high = std::max(e.y_high, *p.y);
-      }
-  if (e.empty()) return e;
-  if (chart.y_low) e.y_low = std::min(e.y_low, *chart.y_low);
-  if (chart.y_high) e.y_high = std::max(e.y_high, *chart.y_high);
-  if (e.y_low == e.y_high) e.y_low -= 0.5, e.y_high += 0.5;
-  return e;
-}
-
 // A line from each point to the next one that is defined; an absent value between them leaves a
 // gap. Steps are half a dot on the longer axis, so that rounding skips none. Letters come last:
 // they are on top of this series' own dots.
@@ -392,18 +361,26 @@ std::string plain(std::string text, bool ascii) {
 std::string terminal_curve(const LineChart& chart, bool ascii) {
   std::vector<Series> series;
   for (const Series& s : chart.series) series.push_back(drawable(s, chart.log_x));
-  const Extent e = extent_of(chart, series);
-  if (e.empty()) return chart.name + ": no defined value to draw\n";
+  std::vector<double> xs, ys;
+  for (const Series& s : series)
+    for (const Point& p : s.points)
+      if (p.y) xs.push_back(p.x), ys.push_back(*p.y);
+  if (xs.empty()) return chart.name + ": no defined value to draw\n";
+  for (const std::optional<double>& end : {chart.y_low, chart.y_high})
+    if (end) ys.push_back(*end);
+  const auto [x_low, x_high] = std::ranges::minmax(xs);
+  auto [y_low, y_high] = std::ranges::minmax(ys);
+  if (y_low == y_high) y_low -= 0.5, y_high += 0.5;  // its line is in the middle
 
-  const std::vector<double> y_ticks = linear_ticks(e.y_low, e.y_high, 6);
+  const std::vector<double> y_ticks = linear_ticks(y_low, y_high, 6);
   std::size_t label_width = 0;
   for (const double tick : y_ticks) label_width = std::max(label_width, tick_label(tick).size());
   const int indent = static_cast<int>(label_width) + 2;
   const int columns = kWidth - indent;
   Canvas canvas(columns);
   const double right = canvas.dot_columns() - 3;
-  const Scale x{e.x_low, e.x_high, 2, right, chart.log_x};
-  const Scale y{e.y_low, e.y_high, canvas.dot_rows() - 1.0, 0};
+  const Scale x{x_low, x_high, 2, right, chart.log_x};
+  const Scale y{y_low, y_high, canvas.dot_rows() - 1.0, 0};
   for (std::size_t i = 0; i < series.size(); ++i)
     draw_series(canvas, series[i], x, y, letter_of(i), ascii);
 
@@ -415,8 +392,8 @@ std::string terminal_curve(const LineChart& chart, bool ascii) {
     const char* axis = ascii ? (label.empty() ? "|" : "+") : (label.empty() ? "│" : "┤");
     out += fmt::format("{:>{}} {}{}\n", label, label_width, axis, canvas.row(r));
   }
-  const std::vector<double> x_ticks = chart.log_x ? log_ticks(e.x_low, e.x_high, columns / 8)
-                                                  : linear_ticks(e.x_low, e.x_high, columns / 8);
+  const std::vector<double> x_ticks =
+      (chart.log_x ? log_ticks : linear_ticks)(x_low, x_high, columns / 8);
   out += std::string(label_width + 1, ' ') + (ascii ? "+" : "└");
   for (int c = 0; c < columns; ++c) out += ascii ? "-" : "─";
   out += "\n" + x_axis_labels(x_ticks, x, indent, columns) + "\n";

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/report/sections.hpp"
 
@@ -50,19 +49,15 @@ Drawing drawing_of(const LineChart& chart) {
 }
 
 // An interval needs both ends: a bar with one end would be read as one that ends at the dot.
-Json chart_row(const std::string& name, const doc::Bounded& time_s, bool emphasised) {
-  Json row = chart_row(name, time_s.value, {});
-  row["emphasised"] = emphasised;
+Json chart_row(const std::string& name, const doc::Bounded& time_s, bool emphasised,
+               const std::vector<double>& parts_s) {
+  Json row = {{"name", name},
+              {"value_s", time_s.value},
+              {"text", format_time(time_s.value)},
+              {"emphasised", emphasised},
+              {"parts_s", parts_s}};
   if (time_s.has_interval()) row["low_s"] = *time_s.low, row["high_s"] = *time_s.high;
   return row;
-}
-
-Json chart_row(const std::string& name, double time_s, const std::vector<double>& parts_s) {
-  return {{"name", name},
-          {"value_s", time_s},
-          {"text", format_time(time_s)},
-          {"emphasised", false},
-          {"parts_s", parts_s}};
 }
 
 Drawing drawing_of_rows(const std::string& name, const std::string& label,

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <map>
 
-#include "linerate/report/page_files.hpp"
+#include "linerate/report/sections.hpp"
 
 namespace linerate::report {
 namespace {
@@ -117,10 +117,10 @@ std::string to_html(const Page& page) {
   }
   if (page.sections.empty()) out += "<p>Nothing to report: no document was given.</p>\n";
   out += "<footer>\n";
-  if (!page.sources.empty()) out += "<p>From";
-  for (std::size_t i = 0; i < page.sources.size(); ++i)
-    out += fmt::format("{} <code>{}</code>", i == 0 ? "" : ",", escape(page.sources[i]));
-  if (!page.sources.empty()) out += "</p>\n";
+  std::vector<std::string> sources;
+  for (const std::string& source : page.sources)
+    sources.push_back(fmt::format("<code>{}</code>", escape(source)));
+  if (!sources.empty()) out += fmt::format("<p>From {}</p>\n", fmt::join(sources, ", "));
   if (!page.command.empty())
     out += fmt::format("<p>Made by <code>{}</code></p>\n", escape(page.command));
   if (!page.version.empty()) out += fmt::format("<p>linerate {}</p>\n", escape(page.version));

@@ -20,8 +20,6 @@ constexpr const char* kNothing = "-";
 
 constexpr const char* kIndent = "  ";
 
-using Cells = std::vector<std::string>;
-
 // "gradients", or "encoded, of 3" of what stands for payload 3. "gradients, 47 flags" ends with
 // what ranks tell each other.
 std::string content_of(const doc::Payload& p) {
@@ -32,7 +30,7 @@ std::string content_of(const doc::Payload& p) {
 }
 
 std::string payloads_of(const doc::TaskGraph& graph) {
-  std::vector<Cells> rows;
+  TextRows rows;
   for (std::size_t i = 0; i < graph.payloads.size(); ++i) {
     const doc::Payload& p = graph.payloads[i];
     rows.push_back({std::to_string(i), content_of(p), std::string(name_of(p.dtype)),
@@ -67,7 +65,7 @@ std::string operation_of(const doc::Plan& plan, const doc::Task& task) {
 // has none of its own.
 std::string tasks_of(const doc::Plan& plan, const doc::TaskGraph& graph,
                      const SecondsOf& seconds_of) {
-  std::vector<Cells> rows;
+  TextRows rows;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     const doc::Task& t = graph.tasks[i];
     const double seconds = seconds_of ? seconds_of(t) : t.seconds;
@@ -101,10 +99,6 @@ std::string parts_of(const doc::Group& group) {
   return join(parts, " | ");
 }
 
-std::string name_of_variant(const doc::Plan& plan, std::int32_t variant) {
-  return plan.variants[to_index(variant)].name;
-}
-
 // Steps of one variant that follow each other. An example: the schedule A A A B A A A B has the
 // runs A 3, B 1, A 3, B 1. Neighbours are never of one variant.
 struct Run {
@@ -135,28 +129,23 @@ struct Pattern {
   }
 };
 
-// The shortest repeated pattern that begins with the first run; else that run. It has at least two
-// runs, as neighbours differ. Each length is tried in turn: of A B C A B C, length 2 fails at C,
-// and length 3 comes twice.
-Pattern first_pattern(std::span<const Run> runs) {
-  for (std::size_t length = 2; 2 * length <= runs.size(); ++length) {
-    Pattern pattern{runs.first(length), 1};
-    for (std::size_t at = length;
-         at + length <= runs.size() &&
-         std::equal(pattern.runs.begin(), pattern.runs.end(), runs.begin() + at);
-         at += length)
-      ++pattern.times;
-    if (pattern.times > 1) return pattern;
-  }
-  return {runs.first(1), 1};
-}
-
-// Greedy from the left: the first pattern, then what follows it. Of A B A B C: A B twice, then C.
+// Greedy from the left: the shortest pattern that begins with the first run and comes again at
+// once, else that run alone; then what follows it. Of A B A B C: A B twice, then C. A pattern that
+// repeats has at least two runs, as neighbours differ. Each length is tried in turn: of A B C A B
+// C, length 2 fails at C, and length 3 comes twice.
 std::vector<Pattern> patterns_of(std::span<const Run> runs) {
   std::vector<Pattern> patterns;
   while (!runs.empty()) {
-    patterns.push_back(first_pattern(runs));
-    runs = runs.subspan(patterns.back().runs.size() * patterns.back().times);
+    Pattern pattern{runs.first(1)};
+    for (std::size_t length = 2; pattern.times == 1 && 2 * length <= runs.size(); ++length) {
+      std::size_t times = 1;
+      while (length * (times + 1) <= runs.size() &&
+             std::ranges::equal(runs.first(length), runs.subspan(length * times, length)))
+        ++times;
+      if (times > 1) pattern = {runs.first(length), times};
+    }
+    patterns.push_back(pattern);
+    runs = runs.subspan(pattern.runs.size() * pattern.times);
   }
   return patterns;
 }
@@ -165,7 +154,7 @@ std::vector<Pattern> patterns_of(std::span<const Run> runs) {
 std::string name_of_pattern(const doc::Plan& plan, const Pattern& pattern, bool says_steps) {
   std::vector<std::string> names;
   for (const Run& run : pattern.runs)
-    names.push_back(name_of_variant(plan, run.variant) +
+    names.push_back(plan.variants[to_index(run.variant)].name +
                     (says_steps && run.steps > 1 ? fmt::format(" {} times", run.steps) : ""));
   return pattern.times == 1 ? names.front()
                             : fmt::format("{} times ({})", pattern.times, join(names, ", "));
@@ -192,61 +181,15 @@ std::string chosen_at_run_time(const doc::Plan& plan) {
   std::vector<std::string> names;
   for (std::size_t v = 0; v < plan.variants.size(); ++v) {
     const auto runs = [v](const std::vector<std::int32_t>& steps) {
-      return std::find(steps.begin(), steps.end(), static_cast<std::int32_t>(v)) != steps.end();
+      return std::ranges::count(steps, static_cast<std::int32_t>(v)) > 0;
     };
     if (!runs(plan.warm_up) && !runs(plan.cycle)) names.push_back(plan.variants[v].name);
   }
   return join(names, ", ");
 }
 
-}  // namespace
-
-// The warm-up is said by step numbers, the cycle by counts alone, as it goes on for ever. "step 0:
-// first-step, then: A 4 times, B, in turn" is a cycle of five steps.
-std::string schedule_of(const doc::Plan& plan) {
-  std::string out;
-  std::size_t step = 0;
-  const std::vector<Run> warm_up = runs_of(plan.warm_up), cycle = runs_of(plan.cycle);
-  for (const Pattern& pattern : patterns_of(warm_up)) {
-    const std::size_t steps = pattern.steps();
-    out += steps == 1 ? fmt::format("step {}: ", step)
-                      : fmt::format("steps {} to {}: ", step, step + steps - 1);
-    out += name_of_pattern(plan, pattern, pattern.times > 1) + ", ";
-    step += steps;
-  }
-  out += out.empty() ? "every step: " : "then: ";
-  std::vector<std::string> names;
-  for (const Pattern& pattern : patterns_of(cycle))
-    names.push_back(name_of_pattern(plan, pattern, cycle.size() > 1));
-  return out + join(names, ", ") + (cycle.size() > 1 ? ", in turn" : "");
-}
-
-// The hash is of all that decides what ranks exchange: two ranks that print the same one can run
-// together.
-std::string text_of(const doc::Plan& plan, const SecondsOf& seconds_of) {
-  std::string out = fmt::format("{}: {} on {} rank{}, hash {:016x}\n",
-                                plan.workload.empty() ? "workload" : plan.workload, plan.strategy,
-                                plan.ranks, plan.ranks == 1 ? "" : "s", plan.hash());
-  out += fmt::format("schedule: {}\n", schedule_of(plan));
-  if (const std::string chosen = chosen_at_run_time(plan); !chosen.empty())
-    out += fmt::format("chosen at run time: {}\n", chosen);
-  for (const doc::Group& group : plan.groups)
-    out += fmt::format("group {}: {}\n", group.name, parts_of(group));
-  if (!plan.blocks.empty()) out += blocks_of(plan);
-  for (const doc::TaskGraph& graph : plan.variants)
-    out += fmt::format("\n{}\n{}\n{}{}", graph.name, payloads_of(graph),
-                       tasks_of(plan, graph, seconds_of), next_step_of(plan, graph));
-  return out +
-         "\nlane: a rank's queue of such tasks; origin: linerate executes the task, or observes "
-         "that "
-         "it is over;\nafter: the tasks that it waits for; members: the gradients or factors of a "
-         "payload\n";
-}
-
 // A Plan as a graph. Frames are variants, and in them the lanes of a rank, from left to right as
 // the step goes.
-
-namespace {
 
 // A string of the DOT language; a label reads a backslash as the begin of an escape. A name of a
 // layer may hold either.
@@ -304,6 +247,48 @@ std::string edges_of(const doc::TaskGraph& graph, std::size_t variant) {
 }
 
 }  // namespace
+
+// The warm-up is said by step numbers, the cycle by counts alone, as it goes on for ever. "step 0:
+// first-step, then: A 4 times, B, in turn" is a cycle of five steps.
+std::string schedule_of(const doc::Plan& plan) {
+  std::string out;
+  std::size_t step = 0;
+  const std::vector<Run> warm_up = runs_of(plan.warm_up), cycle = runs_of(plan.cycle);
+  for (const Pattern& pattern : patterns_of(warm_up)) {
+    const std::size_t steps = pattern.steps();
+    out += steps == 1 ? fmt::format("step {}: ", step)
+                      : fmt::format("steps {} to {}: ", step, step + steps - 1);
+    out += name_of_pattern(plan, pattern, pattern.times > 1) + ", ";
+    step += steps;
+  }
+  out += out.empty() ? "every step: " : "then: ";
+  std::vector<std::string> names;
+  for (const Pattern& pattern : patterns_of(cycle))
+    names.push_back(name_of_pattern(plan, pattern, cycle.size() > 1));
+  return out + join(names, ", ") + (cycle.size() > 1 ? ", in turn" : "");
+}
+
+// The hash is of all that decides what ranks exchange: two ranks that print the same one can run
+// together.
+std::string text_of(const doc::Plan& plan, const SecondsOf& seconds_of) {
+  std::string out = fmt::format("{}: {} on {} rank{}, hash {:016x}\n",
+                                plan.workload.empty() ? "workload" : plan.workload, plan.strategy,
+                                plan.ranks, plan.ranks == 1 ? "" : "s", plan.hash());
+  out += fmt::format("schedule: {}\n", schedule_of(plan));
+  if (const std::string chosen = chosen_at_run_time(plan); !chosen.empty())
+    out += fmt::format("chosen at run time: {}\n", chosen);
+  for (const doc::Group& group : plan.groups)
+    out += fmt::format("group {}: {}\n", group.name, parts_of(group));
+  if (!plan.blocks.empty()) out += blocks_of(plan);
+  for (const doc::TaskGraph& graph : plan.variants)
+    out += fmt::format("\n{}\n{}\n{}{}", graph.name, payloads_of(graph),
+                       tasks_of(plan, graph, seconds_of), next_step_of(plan, graph));
+  return out +
+         "\nlane: a rank's queue of such tasks; origin: linerate executes the task, or observes "
+         "that "
+         "it is over;\nafter: the tasks that it waits for; members: the gradients or factors of a "
+         "payload\n";
+}
 
 std::string to_dot(const doc::Plan& plan) {
   std::string out = fmt::format(

@@ -26,9 +26,6 @@ std::vector<Prediction> with_bandwidth(std::vector<Prediction> predictions) {
   return predictions;
 }
 
-// "10", without unit: the axis says it.
-std::string gbit(double bit_per_s) { return fmt::format("{:g}", bit_per_s / kBitsPerGbit); }
-
 template <typename T, typename Get>
 // Each value once. Sets of strategies and rank counts are small, so a list is searched.
 std::vector<T> distinct(const std::vector<Prediction>& predictions, Get get) {
@@ -123,6 +120,29 @@ std::string range_sentence(const LineChart& chart) {
   return fmt::format("From {:.2g} to {:.2g}; 1 is perfect scaling.", low, high);
 }
 
+/// The answer: which strategy has the shortest step, and in how many of the cases.
+std::string shortest_sentence(const doc::Predictions& all) {
+  std::vector<Prediction> known = all.predictions;
+  std::erase_if(known, [](const Prediction& p) { return !p.step_s || p.changes_convergence; });
+  const std::vector<std::string> strategies = strategies_of(known);
+  if (known.empty() || strategies.size() < 2) return "";
+  std::map<std::tuple<int, std::optional<double>, double>, const Prediction*> best;  // by case
+  for (const Prediction& p : known) {
+    const Prediction*& shortest = best[{p.ranks, p.bandwidth_bit_per_s, p.compression_ratio}];
+    if (!shortest || p.step_s->value < shortest->step_s->value) shortest = &p;
+  }
+  std::string text;
+  for (const std::string& strategy : strategies) {
+    const auto wins = std::ranges::count_if(
+        best, [&](const auto& of_case) { return of_case.second->strategy == strategy; });
+    if (wins == 0) continue;
+    text += text.empty() ? fmt::format("{} has the shortest predicted step in {} of {} case{}",
+                                       strategy, wins, best.size(), best.size() == 1 ? "" : "s")
+                         : fmt::format(", {} in {}", strategy, wins);
+  }
+  return text + ". A case is a number of ranks, a bandwidth and a compression ratio.";
+}
+
 }  // namespace
 
 // A chart per rank count, in the order of the question. Lines keep the order of strategies in every
@@ -158,10 +178,9 @@ std::vector<Drawing> best_strategy_maps(const std::vector<Prediction>& all) {
   auto bandwidths =
       distinct<double>(predictions, [](const Prediction& p) { return *p.bandwidth_bit_per_s; });
   auto ranks = distinct<int>(predictions, [](const Prediction& p) { return p.ranks; });
-  std::sort(bandwidths.begin(), bandwidths.end());
-  std::sort(ranks.begin(), ranks.end());
+  std::ranges::sort(bandwidths), std::ranges::sort(ranks);
   std::vector<std::string> columns, rows;
-  for (const double b : bandwidths) columns.push_back(gbit(b));
+  for (const double b : bandwidths) columns.push_back(fmt::format("{:g}", b / kBitsPerGbit));
   for (const int n : ranks) rows.push_back(std::to_string(n));
   std::vector<Drawing> maps;
   for (const double ratio :
@@ -208,7 +227,8 @@ std::optional<Figure> parts_figure(const std::vector<Prediction>& predictions) {
     if (ranks) name += fmt::format(", {} ranks", p.ranks);
     if (rates && p.bandwidth_bit_per_s)
       name += ", " + format_bit_rate(*p.bandwidth_bit_per_s / kBitsPerByte);
-    rows.push_back(chart_row(name, p.step_s->value, {p.parts_s->begin(), p.parts_s->end()}));
+    rows.push_back(
+        chart_row(name, {p.step_s->value}, false, {p.parts_s->begin(), p.parts_s->end()}));
     std::vector<std::string>& cells = table.rows.emplace_back(1, name);
     for (const double part : *p.parts_s)
       cells.push_back(part < 0 ? "-" + format_time(-part) : format_time(part));
@@ -222,33 +242,6 @@ std::optional<Figure> parts_figure(const std::vector<Prediction>& predictions) {
                                 {kPartTitles.begin(), kPartTitles.end()}),
                 std::move(table)};
 }
-
-namespace {
-
-/// The answer: which strategy has the shortest step, and in how many of the cases.
-std::string shortest_sentence(const doc::Predictions& all) {
-  std::vector<Prediction> known = all.predictions;
-  std::erase_if(known, [](const Prediction& p) { return !p.step_s || p.changes_convergence; });
-  const std::vector<std::string> strategies = strategies_of(known);
-  if (known.empty() || strategies.size() < 2) return "";
-  std::map<std::tuple<int, std::optional<double>, double>, const Prediction*> best;  // by case
-  for (const Prediction& p : known) {
-    const Prediction*& shortest = best[{p.ranks, p.bandwidth_bit_per_s, p.compression_ratio}];
-    if (!shortest || p.step_s->value < shortest->step_s->value) shortest = &p;
-  }
-  std::string text;
-  for (const std::string& strategy : strategies) {
-    const auto wins = std::ranges::count_if(
-        best, [&](const auto& of_case) { return of_case.second->strategy == strategy; });
-    if (wins == 0) continue;
-    text += text.empty() ? fmt::format("{} has the shortest predicted step in {} of {} case{}",
-                                       strategy, wins, best.size(), best.size() == 1 ? "" : "s")
-                         : fmt::format(", {} in {}", strategy, wins);
-  }
-  return text + ". A case is a number of ranks, a bandwidth and a compression ratio.";
-}
-
-}  // namespace
 
 // The numbers fold away under the last of the curves and maps. Without any the table stands open.
 Section section_of(const doc::Predictions& all, const std::string& title) {

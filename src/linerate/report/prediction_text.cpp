@@ -89,11 +89,17 @@ std::string parts_text(const std::vector<Prediction>& predictions) {
          text_table(columns, rows) + "\n";
 }
 
-// What was asked about, so that a saved text says what it belongs to.
-std::string job_line(const Predictions& all) {
-  return fmt::format("{}: {} gradients, {}; one rank: {}\n", all.workload, all.gradients,
-                     format_size(static_cast<double>(all.gradient_bytes)),
-                     time_or(all.one_rank_step_s, kUnknown));
+using trace::Breakdown;
+using trace::Busy;
+
+// Steps of a trace may hold several updates of the parameters each, which is what a step is
+// elsewhere: it is divided by them. An example: two steps of 40 and 44 ms with two updates each
+// have a mean of 21 ms.
+double mean_over_steps(const Breakdown& b, double Busy::*quantity) {
+  if (b.steps.empty()) return b.whole.*quantity;
+  double sum = 0;
+  for (const trace::StepRow& s : b.steps) sum += s.busy.*quantity;
+  return sum / static_cast<double>(b.steps.size()) / b.updates;
 }
 
 }  // namespace
@@ -107,7 +113,11 @@ std::string to_text(const Predictions& all) {
   if (has.agarwal) columns.insert(columns.end(), {">needed ratio", ">DDP's", ">encode budget"});
   std::vector<std::vector<std::string>> rows;
   for (const Prediction& p : all.predictions) rows.push_back(row_of(p, has));
-  std::string text = text_table(columns, rows) + job_line(all) +
+  // What was asked about, so that a saved text says what it belongs to.
+  const std::string job = fmt::format(
+      "{}: {} gradients, {}; one rank: {}\n", all.workload, all.gradients,
+      format_size(static_cast<double>(all.gradient_bytes)), time_or(all.one_rank_step_s, kUnknown));
+  std::string text = text_table(columns, rows) + job +
                      (has.ratios ? "ratio: payloads are this many times smaller; " : "") +
                      "exposed: communication that no computation covers; "
                      "scaling: one rank's step / the step\n" +
@@ -158,23 +168,6 @@ std::string to_curves(const Predictions& all, const std::string& locale) {
     throw UsageError("curves over bandwidth need --bandwidth, or a Cluster with one");
   return text;
 }
-
-namespace {
-
-using trace::Breakdown;
-using trace::Busy;
-
-// Steps of a trace may hold several updates of the parameters each, which is what a step is
-// elsewhere: it is divided by them. An example: two steps of 40 and 44 ms with two updates each
-// have a mean of 21 ms.
-double mean_over_steps(const Breakdown& b, double Busy::*quantity) {
-  if (b.steps.empty()) return b.whole.*quantity;
-  double sum = 0;
-  for (const trace::StepRow& s : b.steps) sum += s.busy.*quantity;
-  return sum / static_cast<double>(b.steps.size()) / b.updates;
-}
-
-}  // namespace
 
 report::Table breakdown_table(const trace::Explanation& e, const std::string& label) {
   const Breakdown& b = e.breakdown;

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "linerate/doc/advice.hpp"
@@ -15,6 +16,10 @@
 #include "linerate/report/page.hpp"
 
 namespace linerate::report {
+
+/// Style sheet and script of the page: page.css and page.js as they stood when the build was
+/// configured.
+extern const std::string_view kPageStyle, kPageScript;
 
 struct Inputs;
 
@@ -58,10 +63,10 @@ Drawing drawing_of_rows(const std::string& name, const std::string& label,
                         const std::vector<doc::Json>& rows,
                         const std::vector<std::string>& parts = {});
 /// A row of these: a dot, with its interval if both ends are known. Emphasised: in the accent
-/// colour, its name in bold.
-doc::Json chart_row(const std::string& name, const doc::Bounded& time_s, bool emphasised);
-/// A row as the parts that the time is made of. What is not above 0 has no length.
-doc::Json chart_row(const std::string& name, double time_s, const std::vector<double>& parts_s);
+/// colour, its name in bold. With the parts that the time is made of there are bars instead; what
+/// is not above 0 has no length.
+doc::Json chart_row(const std::string& name, const doc::Bounded& time_s, bool emphasised = false,
+                    const std::vector<double>& parts_s = {});
 
 /// If there is nothing to draw the JSON stays empty, and the page says so in words.
 Drawing drawing_of(const std::string& name, const doc::Json& json, bool any,

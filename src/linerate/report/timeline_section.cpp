@@ -92,7 +92,7 @@ std::optional<Figure> waiting_figure(const trace::Breakdown& b, const std::strin
     const trace::Busy& s = r.per_step;
     if (s.window_s <= 0 || rows.size() == kMost) continue;
     rows.push_back(chart_row(
-        fmt::format("rank {}", r.rank), s.window_s,
+        fmt::format("rank {}", r.rank), {s.window_s}, false,
         {s.compute_s, s.exposed_transfer_s, s.exposed_wait_s, s.exposed_unsplit_s, s.idle_s}));
   }
   if (rows.size() < 2) return std::nullopt;
@@ -131,38 +131,9 @@ Section section_of(const std::vector<const NamedTimeline*>& set) {
   return section;
 }
 
-}  // namespace
-
-bool is_predicted(const doc::Timeline& timeline) { return timeline.mode == "predicted"; }
-
-trace::Explanation explanation_of(const NamedTimeline& timeline) {
-  return timeline.explanation ? *timeline.explanation
-                              : trace::explain(trace::job_of(timeline.timeline));
-}
-
-// Each Timeline is in one section. A set is opened by the first that no earlier one took in, so the
-// order is the user's.
-std::vector<Section> sections_of(const std::vector<NamedTimeline>& timelines) {
-  std::vector<std::vector<const NamedTimeline*>> sets;
-  for (const NamedTimeline& t : timelines) {
-    const auto its = std::ranges::find_if(
-        sets, [&t](const auto& set) { return belong_together(set.front()->timeline, t.timeline); });
-    (its == sets.end() ? sets.emplace_back() : *its).push_back(&t);
-  }
-  std::vector<Section> sections;
-  for (auto& set : sets) {
-    std::ranges::stable_partition(set,
-                                  [](const NamedTimeline* t) { return is_predicted(t->timeline); });
-    sections.push_back(section_of(set));
-  }
-  return sections;
-}
-
 // Which events of a Timeline are drawn, and how they are gathered into bars. A page cannot show a
 // run of a thousand steps on a hundred ranks. It shows one step, of the slowest ranks, in as many
 // lanes as a reader can tell apart.
-
-namespace {
 
 constexpr std::size_t kDrawnRanks = 4;      // the slowest ranks of the step are shown
 constexpr std::size_t kDrawnLanes = 3;      // what overlaps beyond that is drawn over the last lane
@@ -308,6 +279,31 @@ std::string title_of(const doc::Timeline& t, const Window& w) {
 }
 
 }  // namespace
+
+bool is_predicted(const doc::Timeline& timeline) { return timeline.mode == "predicted"; }
+
+trace::Explanation explanation_of(const NamedTimeline& timeline) {
+  return timeline.explanation ? *timeline.explanation
+                              : trace::explain(trace::job_of(timeline.timeline));
+}
+
+// Each Timeline is in one section. A set is opened by the first that no earlier one took in, so the
+// order is the user's.
+std::vector<Section> sections_of(const std::vector<NamedTimeline>& timelines) {
+  std::vector<std::vector<const NamedTimeline*>> sets;
+  for (const NamedTimeline& t : timelines) {
+    const auto its = std::ranges::find_if(
+        sets, [&t](const auto& set) { return belong_together(set.front()->timeline, t.timeline); });
+    (its == sets.end() ? sets.emplace_back() : *its).push_back(&t);
+  }
+  std::vector<Section> sections;
+  for (auto& set : sets) {
+    std::ranges::stable_partition(set,
+                                  [](const NamedTimeline* t) { return is_predicted(t->timeline); });
+    sections.push_back(section_of(set));
+  }
+  return sections;
+}
 
 // Events are cut at the window's ends, so that one that reaches in from the step before is seen
 // there.

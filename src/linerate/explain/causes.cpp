@@ -147,6 +147,98 @@ void join_alike(std::vector<Irregularity>& of_ranks, std::size_t ranks) {
   of_ranks.resize(1);
 }
 
+/// Whether lateness is chance (late_ranks). A rank with noisy steps comes late in some and early in
+/// others; a rank with a cause comes late and hardly ever early. `late_s`: of its late steps;
+/// `all_s`: of all.
+bool is_chance(const std::vector<double>& late_s, const std::vector<double>& all_s) {
+  constexpr double kDeviations = 3;
+  constexpr std::ptrdiff_t kTimesAsOften = 3;
+  const double middle = median(late_s);
+  const auto early = std::ranges::count_if(all_s, [middle](double s) { return s <= -middle / 2; });
+  return middle < kDeviations * deviation(late_s) || std::ssize(late_s) < kTimesAsOften * early;
+}
+
+// Own time by step, from the own time before each point of a lane. Lateness by step (late_steps) is
+// simpler than by stretch (late_stretches), and is used if the pauses of every rank's host are
+// known.
+
+/// Replaces idle time by what the host paused, from its mark of a step to the next one.
+void take_pauses(const RankActivity& rank, StepTimes& times) {
+  for (auto& [number, own] : times) own.idle = {};
+  for (const PhaseSpan& pause : *rank.pauses) {
+    const auto after = std::ranges::find_if(
+        rank.steps, [&pause](const StepSpan& s) { return s.span.start_ns > pause.span.start_ns; });
+    if (after == rank.steps.begin()) continue;
+    const auto step = times.find((after - 1)->number);
+    if (step != times.end()) step->second.idle[to_index(pause.phase)] += pause.span.length();
+  }
+}
+
+// A replay compares ranks step by step, so all of them must have the same steps. Profilers do not
+// start and stop on all ranks at the same step; this file cuts every rank to the common range.
+
+/// Numbers of the first and the last common step.
+struct StepNumbers {
+  std::int64_t first = 0, last = 0;
+
+  bool holds(std::int64_t number) const { return first <= number && number <= last; }
+};
+
+/// Numbers of steps that all ranks with steps have whole, or else those of all others.
+std::set<std::int64_t> numbers_of_steps(const Job& job, bool of_all) {
+  std::map<std::int64_t, std::ptrdiff_t> ranks_with_it;
+  for (const RankActivity& rank : job.ranks)
+    for (const StepSpan& s : rank.steps) ranks_with_it[s.number] += !s.partial;
+  const auto ranks =
+      std::ranges::count_if(job.ranks, [](const RankActivity& r) { return !r.steps.empty(); });
+  std::set<std::int64_t> numbers;
+  for (const auto& [number, count] : ranks_with_it)
+    if ((count == ranks) == of_all) numbers.insert(number);
+  return numbers;
+}
+
+/// `span_of`: the span of a record, which may be one itself.
+void keep_within(auto& records, const Span& window, auto span_of) {
+  for (auto& record : records) {
+    Span& s = std::invoke(span_of, record);
+    s = {std::max(s.start_ns, window.start_ns), std::min(s.end_ns, window.end_ns)};
+  }
+  std::erase_if(records, [&](auto& record) { return std::invoke(span_of, record).length() <= 0; });
+}
+
+/// Cuts one rank to the steps of `range`, in what a program is made of. Of what ran on the device
+/// the device's windows decide, of what the host did the host's marks. Work that overlaps an end is
+/// kept or dropped whole, because a piece of a kernel is no kernel. Positions of steps are counted
+/// anew from the first kept one.
+void cut_to(RankActivity& rank, const StepNumbers& range) {
+  const auto inside = [&](const StepSpan& s) { return range.holds(s.number); };
+  const auto first = std::ranges::find_if(rank.steps, inside);
+  const auto end = std::find_if_not(first, rank.steps.end(), inside);
+  if (first == end) return;  // a rank without steps
+  const std::vector<Span> windows = windows_of_steps(rank);
+  const auto from = static_cast<std::int32_t>(first - rank.steps.begin());
+  const auto count = static_cast<std::int32_t>(end - first);
+  const Span device = {windows[to_index(from)].start_ns,
+                       windows[to_index(from + count - 1)].end_ns};
+  const Span host = {first->span.start_ns, (end - 1)->span.end_ns};
+  const auto began_outside = [&device](const Span& s) {
+    return s.start_ns < device.start_ns || s.start_ns >= device.end_ns;
+  };
+  std::erase_if(rank.compute, began_outside);
+  std::erase_if(rank.copies, began_outside);
+  keep_within(rank.phases,
+              {std::min(device.start_ns, host.start_ns), std::max(device.end_ns, host.end_ns)},
+              &PhaseSpan::span);
+  keep_within(rank.calls, host, std::identity());
+  if (rank.pauses) keep_within(*rank.pauses, host, &PhaseSpan::span);
+  std::erase_if(rank.communications, [&](const Communication& c) {
+    return c.step >= 0 ? c.step < from || c.step >= from + count : began_outside(c.span);
+  });
+  for (Communication& c : rank.communications)
+    if (c.step >= 0) c.step -= from;
+  rank.steps = {first, end};
+}
+
 }  // namespace
 
 /// First the steps that a rank's own time explains. A step that is longer on every rank, and that
@@ -175,21 +267,6 @@ std::vector<Irregularity> irregularities(const Program& program, const std::vect
   }
   return all;
 }
-
-namespace {
-
-/// Whether lateness is chance (late_ranks). A rank with noisy steps comes late in some and early in
-/// others; a rank with a cause comes late and hardly ever early. `late_s`: of its late steps;
-/// `all_s`: of all.
-bool is_chance(const std::vector<double>& late_s, const std::vector<double>& all_s) {
-  constexpr double kDeviations = 3;
-  constexpr std::ptrdiff_t kTimesAsOften = 3;
-  const double middle = median(late_s);
-  const auto early = std::ranges::count_if(all_s, [middle](double s) { return s <= -middle / 2; });
-  return middle < kDeviations * deviation(late_s) || std::ssize(late_s) < kTimesAsOften * early;
-}
-
-}  // namespace
 
 /// Example. Rank 1 is late by 60, 2, 61, 59 and 1 ms in five steps. A quarter of the greatest is
 /// about 15 ms, so three steps count, which is more than a few. Their median is 60 ms and their
@@ -265,26 +342,6 @@ std::vector<double> median_lateness_s(const LateSteps& lateness,
   return medians;
 }
 
-// Own time by step, from the own time before each point of a lane. Lateness by step (late_steps) is
-// simpler than by stretch (late_stretches), and is used if the pauses of every rank's host are
-// known.
-
-namespace {
-
-/// Replaces idle time by what the host paused, from its mark of a step to the next one.
-void take_pauses(const RankActivity& rank, StepTimes& times) {
-  for (auto& [number, own] : times) own.idle = {};
-  for (const PhaseSpan& pause : *rank.pauses) {
-    const auto after = std::ranges::find_if(
-        rank.steps, [&pause](const StepSpan& s) { return s.span.start_ns > pause.span.start_ns; });
-    if (after == rank.steps.begin()) continue;
-    const auto step = times.find((after - 1)->number);
-    if (step != times.end()) step->second.idle[to_index(pause.phase)] += pause.span.length();
-  }
-}
-
-}  // namespace
-
 StepTimes step_times(const Lane& lane) {
   std::vector<OwnTime> up_to;  // by border: since the one before
   OwnTime open;
@@ -328,75 +385,6 @@ LateSteps late_steps(const OwnSteps& own) {
     }
   return found;
 }
-
-// A replay compares ranks step by step, so all of them must have the same steps. Profilers do not
-// start and stop on all ranks at the same step; this file cuts every rank to the common range.
-
-namespace {
-
-/// Numbers of the first and the last common step.
-struct StepNumbers {
-  std::int64_t first = 0, last = 0;
-
-  bool holds(std::int64_t number) const { return first <= number && number <= last; }
-};
-
-/// Numbers of steps that all ranks with steps have whole, or else those of all others.
-std::set<std::int64_t> numbers_of_steps(const Job& job, bool of_all) {
-  std::map<std::int64_t, std::ptrdiff_t> ranks_with_it;
-  for (const RankActivity& rank : job.ranks)
-    for (const StepSpan& s : rank.steps) ranks_with_it[s.number] += !s.partial;
-  const auto ranks =
-      std::ranges::count_if(job.ranks, [](const RankActivity& r) { return !r.steps.empty(); });
-  std::set<std::int64_t> numbers;
-  for (const auto& [number, count] : ranks_with_it)
-    if ((count == ranks) == of_all) numbers.insert(number);
-  return numbers;
-}
-
-/// `span_of`: the span of a record, which may be one itself.
-void keep_within(auto& records, const Span& window, auto span_of) {
-  for (auto& record : records) {
-    Span& s = std::invoke(span_of, record);
-    s = {std::max(s.start_ns, window.start_ns), std::min(s.end_ns, window.end_ns)};
-  }
-  std::erase_if(records, [&](auto& record) { return std::invoke(span_of, record).length() <= 0; });
-}
-
-/// Cuts one rank to the steps of `range`, in what a program is made of. Of what ran on the device
-/// the device's windows decide, of what the host did the host's marks. Work that overlaps an end is
-/// kept or dropped whole, because a piece of a kernel is no kernel. Positions of steps are counted
-/// anew from the first kept one.
-void cut_to(RankActivity& rank, const StepNumbers& range) {
-  const auto inside = [&](const StepSpan& s) { return range.holds(s.number); };
-  const auto first = std::ranges::find_if(rank.steps, inside);
-  const auto end = std::find_if_not(first, rank.steps.end(), inside);
-  if (first == end) return;  // a rank without steps
-  const std::vector<Span> windows = windows_of_steps(rank);
-  const auto from = static_cast<std::int32_t>(first - rank.steps.begin());
-  const auto count = static_cast<std::int32_t>(end - first);
-  const Span device = {windows[to_index(from)].start_ns,
-                       windows[to_index(from + count - 1)].end_ns};
-  const Span host = {first->span.start_ns, (end - 1)->span.end_ns};
-  const auto began_outside = [&device](const Span& s) {
-    return s.start_ns < device.start_ns || s.start_ns >= device.end_ns;
-  };
-  std::erase_if(rank.compute, began_outside);
-  std::erase_if(rank.copies, began_outside);
-  keep_within(rank.phases,
-              {std::min(device.start_ns, host.start_ns), std::max(device.end_ns, host.end_ns)},
-              &PhaseSpan::span);
-  keep_within(rank.calls, host, std::identity());
-  if (rank.pauses) keep_within(*rank.pauses, host, &PhaseSpan::span);
-  std::erase_if(rank.communications, [&](const Communication& c) {
-    return c.step >= 0 ? c.step < from || c.step >= from + count : began_outside(c.span);
-  });
-  for (Communication& c : rank.communications)
-    if (c.step >= 0) c.step -= from;
-  rank.steps = {first, end};
-}
-
-}  // namespace
 
 std::set<std::int64_t> steps_of_some(const Job& job) { return numbers_of_steps(job, false); }
 

@@ -230,28 +230,8 @@ void words(std::string& out, const Breakdown& b, const Verdict& v) {
       format_percent(v.thresholds.exposed));
 }
 
-}  // namespace
-
-std::string explain_text(const Breakdown& b, const Verdict& v) {
-  std::string out = fmt::format("verdict: {}\n  {}\n", finding_text(v), v.reason);
-  causes(out, b);
-  gains(out, v);
-  network(out, b);
-  whole(out, b);
-  steps(out, b);
-  collectives(out, b);
-  ranks(out, b);
-  buckets(out, b);
-  words(out, b, v);
-  for (const std::string& note : b.notes | std::views::take(20)) out += "note: " + note + "\n";
-  rest(out, 20, b.notes.size(), "notes");
-  return out;
-}
-
 // The JSON of `explain --json`, key by key (docs/explain.md, "Keys"). Unknown values are null and
 // never 0: a reader that sums a column must notice what is missing.
-
-namespace {
 
 using doc::Json;
 
@@ -368,6 +348,22 @@ Json list_of(const auto& values, const auto& json_of_one, const auto&... known) 
 }
 
 }  // namespace
+
+std::string explain_text(const Breakdown& b, const Verdict& v) {
+  std::string out = fmt::format("verdict: {}\n  {}\n", finding_text(v), v.reason);
+  causes(out, b);
+  gains(out, v);
+  network(out, b);
+  whole(out, b);
+  steps(out, b);
+  collectives(out, b);
+  ranks(out, b);
+  buckets(out, b);
+  words(out, b, v);
+  for (const std::string& note : b.notes | std::views::take(20)) out += "note: " + note + "\n";
+  rest(out, 20, b.notes.size(), "notes");
+  return out;
+}
 
 std::string explain_json(const Breakdown& b, const Verdict& v) {
   const Known known(b);

@@ -371,6 +371,31 @@ class Lateness {
   std::vector<std::vector<bool>> in_gap_;
 };
 
+// All times of explain are lengths of sets of disjoint intervals (core/intervals.hpp). Two kernels
+// from 1 to 4 ms and from 3 to 6 ms are busy for 5 ms. An all-reduce from 4 to 9 ms overlaps for 2
+// ms with them, and 3 ms are exposed.
+
+constexpr double Busy::*kBusyFields[] = {&Busy::window_s,           &Busy::compute_s,
+                                         &Busy::communication_s,    &Busy::overlap_s,
+                                         &Busy::exposed_s,          &Busy::idle_s,
+                                         &Busy::exposed_transfer_s, &Busy::exposed_wait_s,
+                                         &Busy::exposed_unsplit_s,  &Busy::exposed_transfer_most_s,
+                                         &Busy::loading_idle_s};
+
+/// The span as a reader of JSON numbers has it: microseconds in doubles. Near 1.7e15 us, today's
+/// time since the epoch, neighbouring doubles are 0.25 us apart. Sums of other tools are over such
+/// spans, and tests compare with them.
+Span through_doubles(const Span& s, std::int64_t stamp_ns) {
+  const auto us = [](std::int64_t ns) {
+    return static_cast<double>(static_cast<long double>(ns) / 1000);
+  };
+  const double start = us(s.start_ns + stamp_ns), end = start + us(s.length());
+  const auto ns = [stamp_ns](double t) {
+    return static_cast<std::int64_t>(std::llround(static_cast<long double>(t) * 1000)) - stamp_ns;
+  };
+  return {ns(start), ns(end)};
+}
+
 }  // namespace
 
 Cuts no_cuts(const Program& program) {
@@ -419,35 +444,6 @@ Transfers transfers_of(const Job& job, const MatchResult& matched) {
   }
   return out;
 }
-
-// All times of explain are lengths of sets of disjoint intervals (core/intervals.hpp). Two kernels
-// from 1 to 4 ms and from 3 to 6 ms are busy for 5 ms. An all-reduce from 4 to 9 ms overlaps for 2
-// ms with them, and 3 ms are exposed.
-
-namespace {
-
-constexpr double Busy::*kBusyFields[] = {&Busy::window_s,           &Busy::compute_s,
-                                         &Busy::communication_s,    &Busy::overlap_s,
-                                         &Busy::exposed_s,          &Busy::idle_s,
-                                         &Busy::exposed_transfer_s, &Busy::exposed_wait_s,
-                                         &Busy::exposed_unsplit_s,  &Busy::exposed_transfer_most_s,
-                                         &Busy::loading_idle_s};
-
-/// The span as a reader of JSON numbers has it: microseconds in doubles. Near 1.7e15 us, today's
-/// time since the epoch, neighbouring doubles are 0.25 us apart. Sums of other tools are over such
-/// spans, and tests compare with them.
-Span through_doubles(const Span& s, std::int64_t stamp_ns) {
-  const auto us = [](std::int64_t ns) {
-    return static_cast<double>(static_cast<long double>(ns) / 1000);
-  };
-  const double start = us(s.start_ns + stamp_ns), end = start + us(s.length());
-  const auto ns = [stamp_ns](double t) {
-    return static_cast<std::int64_t>(std::llround(static_cast<long double>(t) * 1000)) - stamp_ns;
-  };
-  return {ns(start), ns(end)};
-}
-
-}  // namespace
 
 Busy mean_of(const std::vector<Busy>& all) {
   Busy m;

@@ -130,9 +130,9 @@ struct Pattern {
 };
 
 // Greedy from the left: the shortest pattern that begins with the first run and comes again at
-// once, else that run alone; then what follows it. Of A B A B C: A B twice, then C. A pattern that
-// repeats has at least two runs, as neighbours differ. Each length is tried in turn: of A B C A B
-// C, length 2 fails at C, and length 3 comes twice.
+// once, else that run alone. Then comes what follows it. Of A B A B C: A B twice, then C. A pattern
+// that repeats has at least two runs, as neighbours differ. Each length is tried in turn: of A B C
+// A B C, length 2 fails at C, and length 3 comes twice.
 std::vector<Pattern> patterns_of(std::span<const Run> runs) {
   std::vector<Pattern> patterns;
   while (!runs.empty()) {

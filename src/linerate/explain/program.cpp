@@ -175,45 +175,6 @@ void align_clocks(const Job& job, MatchResult& result) {
   if (!residuals.empty()) result.clock_residual_ns = median_of(residuals);
 }
 
-}  // namespace
-
-/// Keys are visited in order, so a group that stops matching stops at its first disagreement.
-/// Members of a stopped group become collectives of one member each. A collective is complete if it
-/// has as many members as its group, or else the job, has ranks.
-MatchResult match_collectives(const Job& job) {
-  MatchResult result;
-  std::vector<Member> alone;
-  std::set<std::int32_t> stopped;
-  for (auto& [key, members] : keyed(job, alone)) {
-    int group_size = -1;
-    for (const Member& m : members)
-      group_size = std::max(group_size, communication_of(job, m).group_size);
-    const bool too_many = group_size > 0 && members.size() > to_index(group_size);
-    if (members.size() > 1 && !stopped.contains(key.group) && (too_many || !agree(job, members))) {
-      stopped.insert(key.group);
-      result.notes.push_back(fmt::format(
-          "group {}: ranks disagree at {} (operation, bytes or members differ), so matching of "
-          "this group stops there",
-          key.group < 0 ? "(unnamed)" : job.groups[to_index(key.group)], place_of(key)));
-    }
-    if (members.size() > 1 && stopped.contains(key.group)) {
-      alone.insert(alone.end(), members.begin(), members.end());
-      continue;
-    }
-    const std::size_t expected = group_size > 0       ? to_index(group_size)
-                                 : job.world_size > 0 ? to_index(job.world_size)
-                                                      : job.ranks.size();
-    const bool complete = members.size() == expected && (expected > 1 || group_size == 1);
-    result.collectives.push_back({members, complete});
-  }
-  for (const Member& m : alone) result.collectives.push_back({{m}, false});
-  std::ranges::sort(result.collectives, {}, [&job](const Matched& m) {
-    return communication_of(job, m.members.front()).span.start_ns;
-  });
-  align_clocks(job, result);
-  return result;
-}
-
 // The replay works as follows. Each lane walks along its points and adds up own time. At an issue
 // it tells the collective when its part was asked for. At a wait it stops until its part has an
 // end. Then it goes on at that end or at its own clock, whichever is later. A joint collective ends
@@ -234,8 +195,6 @@ MatchResult match_collectives(const Job& job) {
 //
 // With instant_network the waits end at 3 ms: data takes no time, and lanes 0 and 2 wait for lane
 // 1. With 1 ms cut from lane 1 they end at 6 ms. With nothing_waits the lanes end at 1, 3 and 2 ms.
-
-namespace {
 
 /// Where a part stands. `end_ns` counts once `done` is set; both never change again.
 struct PartState {
@@ -378,6 +337,43 @@ class Replay {
 };
 
 }  // namespace
+
+/// Keys are visited in order, so a group that stops matching stops at its first disagreement.
+/// Members of a stopped group become collectives of one member each. A collective is complete if it
+/// has as many members as its group, or else the job, has ranks.
+MatchResult match_collectives(const Job& job) {
+  MatchResult result;
+  std::vector<Member> alone;
+  std::set<std::int32_t> stopped;
+  for (auto& [key, members] : keyed(job, alone)) {
+    int group_size = -1;
+    for (const Member& m : members)
+      group_size = std::max(group_size, communication_of(job, m).group_size);
+    const bool too_many = group_size > 0 && members.size() > to_index(group_size);
+    if (members.size() > 1 && !stopped.contains(key.group) && (too_many || !agree(job, members))) {
+      stopped.insert(key.group);
+      result.notes.push_back(fmt::format(
+          "group {}: ranks disagree at {} (operation, bytes or members differ), so matching of "
+          "this group stops there",
+          key.group < 0 ? "(unnamed)" : job.groups[to_index(key.group)], place_of(key)));
+    }
+    if (members.size() > 1 && stopped.contains(key.group)) {
+      alone.insert(alone.end(), members.begin(), members.end());
+      continue;
+    }
+    const std::size_t expected = group_size > 0       ? to_index(group_size)
+                                 : job.world_size > 0 ? to_index(job.world_size)
+                                                      : job.ranks.size();
+    const bool complete = members.size() == expected && (expected > 1 || group_size == 1);
+    result.collectives.push_back({members, complete});
+  }
+  for (const Member& m : alone) result.collectives.push_back({{m}, false});
+  std::ranges::sort(result.collectives, {}, [&job](const Matched& m) {
+    return communication_of(job, m.members.front()).span.start_ns;
+  });
+  align_clocks(job, result);
+  return result;
+}
 
 std::optional<Borders> replay(const Program& program, const Change& change) {
   return Replay(program, change).run();

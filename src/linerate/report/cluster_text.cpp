@@ -146,44 +146,10 @@ doc::Json json_of(const doc::CollectiveCost& c) {
           {"switches", switches}};
 }
 
-}  // namespace
-
-std::string to_text(const doc::Cluster& cluster) {
-  return collectives_of(cluster) +
-         "mean, max: relative error of each inner size when the fit does not see it.  "
-         "*: in place\n" +
-         probes_of(cluster);
-}
-
-std::string summary_json(const doc::Cluster& cluster, const std::vector<std::string>& notes) {
-  doc::Json json = {{"collectives", doc::Json::array()}};
-  for (const doc::CollectiveCost& c : cluster.collectives)
-    json["collectives"].push_back(json_of(c));
-  if (cluster.contention)
-    json["contention"] = {{"compute_slowdown", cluster.contention->compute_slowdown},
-                          {"communication_slowdown", cluster.contention->communication_slowdown},
-                          {"coding_slowdown", cluster.contention->coding_slowdown},
-                          {"message_s", cluster.contention->message_s},
-                          {"message_delay_s", cluster.contention->message_delay_s}};
-  json["network"] = {{"bandwidth_bytes_per_s", cluster.network.bandwidth_bytes_per_s},
-                     {"line_rate_bytes_per_s", cluster.network.line_rate_bytes_per_s},
-                     {"line_rate_assumed", cluster.network.line_rate_assumed}};
-  json["progress_sleep_s"] = doc::json_of(cluster.progress_sleep_s);
-  json["noise_floor"] = doc::json_of(cluster.noise_floor);
-  json["ranks_per_node"] = cluster.ranks_per_node;
-  json["half_sum_s_per_byte"] = cluster.half_sum_s_per_byte;
-  json["cores"] = cluster.cores ? doc::Json(*cluster.cores) : doc::Json(nullptr);
-  json["start_delay_s"] = cluster.start_delay_s;
-  json["notes"] = notes;
-  return json.dump(2) + "\n";
-}
-
 // algbw and busbw are those of nccl-tests: bytes by time, and that times a factor of the
 // collective. An example: an all-reduce of 1 GB on 4 ranks in 100 ms has algbw 10 GB/s. Its busbw
 // is 2 * 3/4 of that, 15 GB/s. It can be compared with the link's rate whatever the number of
 // ranks.
-
-namespace {
 
 // A barrier moves nothing and has no rate. A closed form has no interval: nothing was measured.
 std::vector<std::string> row_of(const cost::CollectiveTime& t, Collective collective) {
@@ -214,41 +180,8 @@ std::string table_of(const cost::CollectiveTimes& all) {
                      text_table(columns, rows));
 }
 
-}  // namespace
-
-std::string to_text(const cost::CollectiveTimes& all) {
-  std::string text = table_of(all);
-  const auto any = [&all](auto holds) { return std::ranges::any_of(all.times, holds); };
-  if (all.collective != Collective::barrier)
-    text += "algbw: size / time; busbw: what each link carries, as nccl-tests states it.\n";
-  if (any([](const cost::CollectiveTime& t) { return t.time.extrapolated; }))
-    text += "extrapolated: outside the measured sizes or rank counts, by the collective's law.\n";
-  if (any([](const cost::CollectiveTime& t) { return !t.fitted && t.ranks > 1; }))
-    text +=
-        "n/a: the links were given, not measured, so a formula prices them with an unknown error. "
-        "linerate calibrate measures them.\n";
-  for (const std::string& note : all.notes) text += "note: " + note + ".\n";
-  return text;
-}
-
-std::string to_json(const cost::CollectiveTimes& all) {
-  doc::Json list = doc::Json::array();
-  for (const cost::CollectiveTime& t : all.times)
-    list.push_back(
-        {{"ranks", t.ranks},
-         {"size_bytes", t.size.value},
-         {"time_s", t.time.seconds},
-         {"interval_s", t.fitted ? doc::Json{t.time.low, t.time.high} : doc::Json(nullptr)},
-         {"extrapolated", t.time.extrapolated}});
-  doc::Json json = {{"predictions", list}};
-  if (!all.notes.empty()) json["notes"] = all.notes;
-  return json.dump() + "\n";
-}
-
 // A chart of characters. All positions are dots: a character holds 2 x 4 of them, so 70 columns and
 // 16 rows are 140 x 64 dots. Letters mark data points, and dots or letters the lines between them.
-
-namespace {
 
 constexpr int kWidth = 72;   // characters, axis labels included
 constexpr int kHeight = 16;  // rows of the drawing area
@@ -355,6 +288,65 @@ std::string plain(std::string text, bool ascii) {
 }
 
 }  // namespace
+
+std::string to_text(const doc::Cluster& cluster) {
+  return collectives_of(cluster) +
+         "mean, max: relative error of each inner size when the fit does not see it.  "
+         "*: in place\n" +
+         probes_of(cluster);
+}
+
+std::string summary_json(const doc::Cluster& cluster, const std::vector<std::string>& notes) {
+  doc::Json json = {{"collectives", doc::Json::array()}};
+  for (const doc::CollectiveCost& c : cluster.collectives)
+    json["collectives"].push_back(json_of(c));
+  if (cluster.contention)
+    json["contention"] = {{"compute_slowdown", cluster.contention->compute_slowdown},
+                          {"communication_slowdown", cluster.contention->communication_slowdown},
+                          {"coding_slowdown", cluster.contention->coding_slowdown},
+                          {"message_s", cluster.contention->message_s},
+                          {"message_delay_s", cluster.contention->message_delay_s}};
+  json["network"] = {{"bandwidth_bytes_per_s", cluster.network.bandwidth_bytes_per_s},
+                     {"line_rate_bytes_per_s", cluster.network.line_rate_bytes_per_s},
+                     {"line_rate_assumed", cluster.network.line_rate_assumed}};
+  json["progress_sleep_s"] = doc::json_of(cluster.progress_sleep_s);
+  json["noise_floor"] = doc::json_of(cluster.noise_floor);
+  json["ranks_per_node"] = cluster.ranks_per_node;
+  json["half_sum_s_per_byte"] = cluster.half_sum_s_per_byte;
+  json["cores"] = cluster.cores ? doc::Json(*cluster.cores) : doc::Json(nullptr);
+  json["start_delay_s"] = cluster.start_delay_s;
+  json["notes"] = notes;
+  return json.dump(2) + "\n";
+}
+
+std::string to_text(const cost::CollectiveTimes& all) {
+  std::string text = table_of(all);
+  const auto any = [&all](auto holds) { return std::ranges::any_of(all.times, holds); };
+  if (all.collective != Collective::barrier)
+    text += "algbw: size / time; busbw: what each link carries, as nccl-tests states it.\n";
+  if (any([](const cost::CollectiveTime& t) { return t.time.extrapolated; }))
+    text += "extrapolated: outside the measured sizes or rank counts, by the collective's law.\n";
+  if (any([](const cost::CollectiveTime& t) { return !t.fitted && t.ranks > 1; }))
+    text +=
+        "n/a: the links were given, not measured, so a formula prices them with an unknown error. "
+        "linerate calibrate measures them.\n";
+  for (const std::string& note : all.notes) text += "note: " + note + ".\n";
+  return text;
+}
+
+std::string to_json(const cost::CollectiveTimes& all) {
+  doc::Json list = doc::Json::array();
+  for (const cost::CollectiveTime& t : all.times)
+    list.push_back(
+        {{"ranks", t.ranks},
+         {"size_bytes", t.size.value},
+         {"time_s", t.time.seconds},
+         {"interval_s", t.fitted ? doc::Json{t.time.low, t.time.high} : doc::Json(nullptr)},
+         {"extrapolated", t.time.extrapolated}});
+  doc::Json json = {{"predictions", list}};
+  if (!all.notes.empty()) json["notes"] = all.notes;
+  return json.dump() + "\n";
+}
 
 // Marks of the y axis first, as the widest of them says how far the axis is from the left. A
 // character is kept free at both ends: letters at the first and last point would touch the axis.

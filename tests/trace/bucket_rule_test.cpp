@@ -14,28 +14,25 @@ constexpr long kMiB = 1 << 18;  // elements of it
 
 /// A job of two ranks whose backward passes make these gradients ready (elements) and exchange
 /// these buckets, with a flag for each of `parameters` behind them.
-std::vector<std::string> ranks_of(const std::vector<long>& gradients,
-                                  const std::vector<long>& buckets, long parameters) {
-  std::vector<std::string> events;
-  for (int s = 0; s < 3; ++s) {
-    const double at = 4000.0 * s;
+Job job_with(const std::vector<long>& gradients, const std::vector<long>& buckets,
+             long parameters) {
+  const Events events = in_steps(3, 4000, [&](int, double at) {
+    Events of_step = {op("aten::linear", at, 90), optimizer_step(at + 3000)};
     double b = at + 115;  // while backward goes on
-    events.push_back(step(s, at, 4000));
-    events.push_back(op("aten::linear", at, 90));
     for (std::size_t g = 0; g < gradients.size(); ++g)
-      events.push_back(gradient(gradients[g], at + 110 + 100 * static_cast<double>(g)));
+      of_step.push_back(gradient(gradients[g], at + 110 + 100 * static_cast<double>(g)));
     for (const long elements : buckets) {
-      events.push_back(gloo_all_reduce(elements, b, b + 5, 50));
+      of_step.push_back(gloo_all_reduce(elements, b, b + 5, 50));
       b += 60;
     }
-    if (parameters > 0) events.push_back(gloo_all_reduce(parameters, b, b + 5, 50, "int"));
-    events.push_back(optimizer_step(at + 3000));
-  }
-  return {gloo_trace(0, 2, events), gloo_trace(1, 2, events)};
+    if (parameters > 0) of_step.push_back(gloo_all_reduce(parameters, b, b + 5, 50, "int"));
+    return of_step;
+  });
+  return gloo_job(2, events);
 }
 BucketPlan plan_of(const std::vector<long>& gradients, const std::vector<long>& buckets,
                    long parameters) {
-  return check_buckets(job_of_ranks(ranks_of(gradients, buckets, parameters))).value();
+  return check_buckets(job_with(gradients, buckets, parameters)).value();
 }
 
 TEST(BucketRule, FlagsOfEachParameterSayThatTheSmallBucketIsTheLastOne) {
@@ -54,7 +51,7 @@ TEST(BucketRule, FlagsOfEachParameterSayThatTheSmallBucketIsTheLastOne) {
 }
 
 TEST(BucketRule, FlagsAreNoGradients) {
-  const Breakdown b = break_down(job_of_ranks(ranks_of({3, 2}, {5}, 2)));
+  const Breakdown b = break_down(job_with({3, 2}, {5}, 2));
   EXPECT_EQ(b.collective_bytes, 3 * (20 + 8));
   EXPECT_EQ(b.gradient_bytes, 3 * 20);
 }
@@ -73,22 +70,16 @@ TEST(BucketRule, ParametersWithoutAGradientAreCountedAndTheirPlaceIsTried) {
   EXPECT_THAT(none.verdict, HasSubstr("2 of 7 parameters"));
 }
 
-TEST(BucketRule, WhatIsSentBehindTheOptimizerOrInTheForwardPassIsNoGradient) {
+TEST(BucketRule, WhatIsSentBehindTheOptimizerIsNoGradient) {
   // Every second step averages the 1500 parameters: behind the optimizer, or, as a gradient's
-  // exchange would be, before it. Or each step sends 8 floats of a norm layer in its forward pass.
-  const auto job = [](double called, int every = 2, bool norm = false) {
-    std::vector<std::string> events;
-    for (int s = 0; s < 6; ++s) {
-      const double at = 1000.0 * s;
-      for (const std::string& e :
-           {step(s, at, 1000), op("aten::linear", at, 90), gradient(1000, at + 110),
-            gradient(500, at + 210), optimizer_step(at + 300)})
-        events.push_back(e);
-      if (norm) events.push_back(gloo_all_reduce(8, at + 20, at + 25, 5));
-      if (s % every == every - 1)
-        events.push_back(gloo_all_reduce(1500, at + called, at + called + 5, 50));
-    }
-    return gloo_job(2, events);
+  // exchange would be, before it.
+  const auto job = [](double called) {
+    return gloo_job(2, in_steps(6, 1000, [called](int s, double at) {
+      Events events = {op("aten::linear", at, 90), gradient(1000, at + 110),
+                       gradient(500, at + 210), optimizer_step(at + 300)};
+      if (s % 2 == 1) events.push_back(gloo_all_reduce(1500, at + called, at + called + 5, 50));
+      return events;
+    }));
   };
   const Job averaged = job(320);
   EXPECT_FALSE(check_buckets(averaged));
@@ -97,9 +88,17 @@ TEST(BucketRule, WhatIsSentBehindTheOptimizerOrInTheForwardPassIsNoGradient) {
   EXPECT_EQ(break_down(averaged).gradient_bytes, std::nullopt);
   EXPECT_EQ(import_job(job(220)).workload.current, "ddp");
   EXPECT_EQ(import_job(job(303)).workload.current, "ddp");  // asked for by the optimizer's step
-  const Breakdown with_norm = break_down(job(220, 1, true));
-  EXPECT_EQ(with_norm.gradient_bytes, 6 * 6000);
-  EXPECT_EQ(with_norm.collective_bytes, 6 * (6000 + 32));
+}
+
+TEST(BucketRule, WhatTheForwardPassSendsIsNoGradientEither) {
+  // Statistics of a norm layer, 8 floats, in front of a bucket of 1000.
+  const Breakdown b = break_down(gloo_job(2, in_steps(3, 1000, [](int, double at) {
+    return Events{op("aten::batch_norm", at, 90), gloo_all_reduce(8, at + 20, at + 25, 5),
+                  gradient(1000, at + 110), gloo_all_reduce(1000, at + 120, at + 125, 50),
+                  optimizer_step(at + 300)};
+  })));
+  EXPECT_EQ(b.gradient_bytes, 3 * 4000);
+  EXPECT_EQ(b.collective_bytes, 3 * 4032);
 }
 
 }  // namespace

@@ -232,31 +232,28 @@ TEST(CriticalPath, APauseInsideAnOperatorIsNoWaitForACommunicationThatEndsMeanwh
   // In ms: rank 0 asks for bucket 0 at 10 and pauses in a hook from 12 to 110; rank 1 pauses before
   // backward and asks for it at 70. It ends at 71, long before rank 0 goes on: late is rank 0.
   const auto event = [](const char* category, const char* name, long from, long to, int tid = 1,
-                        const char* args = "") {
+                        const std::string& args = "") {
     return host_event(category, name, 1000. * from, 1000. * (to - from), args, tid);
   };
   constexpr const char* kNode =
       "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
-  constexpr const char* kFloats = R"("Input Dims":[[1000]],"Input type":["float"])";
+  const std::string kFloats = floats(1000);
   std::vector<std::string> ranks;
   for (const int rank : {0, 1}) {
     const long first = rank == 0 ? 10 : 70, hook = rank == 0 ? 12 : 72,
                second = rank == 0 ? 112 : 74;
-    std::vector<std::string> events;
-    for (long n = 0, t = 0; n < 4; ++n, t += 120) {
-      events.push_back(step(static_cast<int>(n), 1000.0 * static_cast<double>(t), 120'000));
-      events.push_back(event("cpu_op", "aten::addmm", t, t + 10));
-      events.push_back(event("cpu_op", "c10d::allreduce_", t + first, t + first));
-      events.push_back(event("user_annotation", "gloo:all_reduce", t + first, t + 71, 2, kFloats));
-      events.push_back(event("cpu_op", kNode, t + hook, t + second));
-      events.push_back(event("cpu_op", "aten::mm", t + second - 2, t + second));
-      events.push_back(event("cpu_op", "c10d::allreduce_", t + second, t + second));
-      events.push_back(
-          event("user_annotation", "gloo:all_reduce", t + second, t + 113, 3, kFloats));
-      events.push_back(event("user_annotation", "Optimizer.step#SGD.step", t + 113, t + 120));
-      events.push_back(event("cpu_op", "aten::add_", t + 113, t + 120));
-    }
-    ranks.push_back(trace_of(rank, 2, events, "gloo"));
+    ranks.push_back(gloo_trace(rank, 2, in_steps(4, 120'000, [&](int s, double) {
+      const long t = 120L * s;
+      return Events{event("cpu_op", "aten::addmm", t, t + 10),
+                    event("cpu_op", "c10d::allreduce_", t + first, t + first),
+                    event("user_annotation", "gloo:all_reduce", t + first, t + 71, 2, kFloats),
+                    event("cpu_op", kNode, t + hook, t + second),
+                    event("cpu_op", "aten::mm", t + second - 2, t + second),
+                    event("cpu_op", "c10d::allreduce_", t + second, t + second),
+                    event("user_annotation", "gloo:all_reduce", t + second, t + 113, 3, kFloats),
+                    event("user_annotation", "Optimizer.step#SGD.step", t + 113, t + 120),
+                    event("cpu_op", "aten::add_", t + 113, t + 120)};
+    })));
   }
   const Breakdown b = break_down(job_of_ranks(ranks));
   const Cause c = expect_late(b, 0, 0.039, 4);  // rank 1 waits from 70 to 71
@@ -308,13 +305,9 @@ TEST(CriticalPath, StepsThatNotAllRanksHaveGiveNoCauses) {
 TEST(CriticalPath, RanksThatExchangeNothingAreMeansOfEachByItself) {
   // 100 us a step; rank 1 does nothing for 300 us more: of 500 us of both, 300 are gaps.
   const auto rank = [](int r) {
-    const double step_us = r == 1 ? 400 : 100;
-    std::vector<std::string> events;
-    for (int s = 0; s < 4; ++s) {
-      events.push_back(step(s, s * step_us, step_us));
-      events.push_back(op("aten::mm", s * step_us, 100));
-    }
-    return trace_of(r, 2, events, "gloo");
+    return gloo_trace(r, 2, in_steps(4, r == 1 ? 400 : 100, [](int, double at) {
+      return Events{op("aten::mm", at, 100)};
+    }));
   };
   const Breakdown b = break_down(job_of_ranks({rank(0), rank(1)}));
   EXPECT_NEAR(b.in_steps.idle_s / b.in_steps.window_s, 0.6, kExact);

@@ -28,13 +28,11 @@ std::string files_refusal(const Texts& files) {
 
 /// Two steps of 100 us from `at`, with one all-reduce of so many floats in each.
 std::string two_steps(int rank, int world, double at, int first_step, long elements = 1000) {
-  std::vector<std::string> events;
-  for (int s = 0; s < 2; ++s) {
-    events.push_back(step(first_step + s, at + 100 * s, 100));
-    events.push_back(kernel("gemm", at + 100 * s, 50));
-    events.push_back(kernel("ncclDevKernel_AllReduce_Sum_f32", at + 100 * s + 50, 40,
-                            collective("allreduce", elements, world), 9));
-  }
+  Events events;
+  for (int s = 0; s < 2; ++s, at += 100)
+    append(events, {step(first_step + s, at, 100), kernel("gemm", at, 50),
+                    kernel("ncclDevKernel_AllReduce_Sum_f32", at + 50, 40,
+                           collective("allreduce", elements, world), 9)});
   return trace_of(rank, world, events);
 }
 
@@ -100,14 +98,11 @@ std::string import_refusal(const Job& job) {
 
 /// A step with one kernel and a collective of each of these names.
 Job sharded(const std::vector<std::string>& kernels, const std::string& annotation = "") {
-  std::vector<std::string> events = {step(0, 0, 1000), kernel("gemm", 0, 50)};
+  Events events = {step(0, 0, 1000), kernel("gemm", 0, 50)};
   double at = 60;
   for (const std::string& name : kernels)
     events.push_back(kernel(name, at, 10, collective("", 1000, 4), 9)), at += 20;
-  if (!annotation.empty())
-    events.push_back(fmt::format(
-        R"({{"ph":"X","cat":"user_annotation","name":"{}","pid":1,"tid":1,"ts":10,"dur":5}})",
-        annotation));
+  if (!annotation.empty()) events.push_back(host_event("user_annotation", annotation, 10, 5));
   return job_from(trace_of(0, 4, events));
 }
 

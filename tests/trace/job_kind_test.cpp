@@ -62,16 +62,11 @@ TEST(KernelNames, OfEveryLibraryThatCommunicatesAreKnown) {
 
 /// Four steps of 5,200 us: 3,000 of computation, then 2,000 of `name`, then 200 of NCCL.
 Job with_kernel(const std::string& name) {
-  std::vector<std::string> events;
-  for (int i = 0; i < 4; ++i) {
-    const double at = 5'200.0 * i;
-    events.push_back(step(i, at, 5'200));
-    events.push_back(kernel("gemm", at, 3'000));
-    events.push_back(kernel(name, at + 3'000, 2'000));
-    events.push_back(kernel("ncclDevKernel_AllGather_RING_LL", at + 5'000, 200,
-                            collective("_allgather_base", 1'000'000, 2), 20));
-  }
-  Job job = nccl_job(2, events);
+  Job job = nccl_job(2, in_steps(4, 5'200, [&name](int, double at) {
+    return Events{kernel("gemm", at, 3'000), kernel(name, at + 3'000, 2'000),
+                  kernel("ncclDevKernel_AllGather_RING_LL", at + 5'000, 200,
+                         collective("_allgather_base", 1'000'000, 2), 20)};
+  }));
   find_one_rank_time(job, std::nullopt);
   return job;
 }
@@ -98,12 +93,8 @@ TEST(OtherKernels, ThatOnlySoundLikeItLeaveVerdictAndT1Open) {
 }
 
 TEST(OtherKernels, WithoutOneThatSoundsLikeItT1IsUnknown) {
-  std::vector<std::string> events;
-  for (int i = 0; i < 3; ++i) {
-    events.push_back(step(i, 1'000 * i, 1'000));
-    events.push_back(kernel("gemm", 1'000 * i, 900));
-  }
-  Job job = nccl_job(2, events);
+  Job job = nccl_job(
+      2, in_steps(3, 1'000, [](int, double at) { return Events{kernel("gemm", at, 900)}; }));
   find_one_rank_time(job, std::nullopt);
   EXPECT_FALSE(job.one_rank);
   EXPECT_FALSE(break_down(job).scaling_factor);
@@ -135,26 +126,20 @@ TEST(KernelsFromBefore, OfBeforeTheRecordingBelongToNoStep) {
 
 /// An FSDP job over Gloo: what it asks for in each step, besides the sum of both gradients.
 Job fsdp_with(const std::string& other, bool shapes = true, bool by_module = false) {
-  std::vector<std::string> events;
-  for (int s = 0; s < 3; ++s) {
-    const double at = 1000.0 * s;
-    events.push_back(step(s, at, 1000));
-    events.push_back(host_event("user_annotation", "FSDP::root_pre_forward", at + 1, 5));
-    events.push_back(op("aten::linear", at + 10, 80));
+  return gloo_job(2, in_steps(3, 1000, [&](int, double at) {
+    Events events = {host_event("user_annotation", "FSDP::root_pre_forward", at + 1, 5),
+                     op("aten::linear", at + 10, 80),
+                     gloo_all_reduce(by_module ? 500 : 1500, at + 220, at + 230, 100),
+                     optimizer_step(at + 900)};
     if (!other.empty())
-      events.push_back(
-          host_event("cpu_op", "c10d::_allgather_base_", at + 12, 5,
-                     R"("Input Dims":[[3000],[1500]],"Input type":["float","float"])") +
-          ",\n" +
-          host_event("user_annotation", other, at + 20, 30,
-                     R"("Input Dims":[[1500]],"Input type":["float"])", 50));
+      append(events, {host_event("cpu_op", "c10d::_allgather_base_", at + 12, 5,
+                                 floats("[3000],[1500]", R"(float","float)")),
+                      host_event("user_annotation", other, at + 20, 30, floats(1500), 50)});
     for (const auto& [elements, ready] : {std::pair(1000L, 110), std::pair(500L, 210)})
       events.push_back(shapes ? gradient(elements, at + ready) : gradient(at + ready));
     if (by_module) events.push_back(gloo_all_reduce(1000, at + 115, at + 120, 50));
-    events.push_back(gloo_all_reduce(by_module ? 500 : 1500, at + 220, at + 230, 100));
-    events.push_back(optimizer_step(at + 900));
-  }
-  return gloo_job(2, events);
+    return events;
+  }));
 }
 
 TEST(Sharding, OfAMeshThatSplitsNothingIsDataParallelism) {
@@ -176,22 +161,17 @@ TEST(Sharding, OfAMeshThatSplitsNothingIsDataParallelism) {
 /// Three steps with gradients of 300,000 and 200,000 floats; sums as (elements, when they are asked
 /// for). Forward runs from 0 to 100 us, backward to 300, the optimizer from 900.
 Job job_with_sums(const std::vector<std::pair<long, double>>& sums) {
-  std::vector<std::string> events;
-  for (int s = 0; s < 3; ++s) {
-    const double at = 1000.0 * s;
-    events.push_back(step(s, at, 1000));
-    events.push_back(op("aten::linear", at + 1, 100));
-    events.push_back(gradient(300'000, at + 210));
-    events.push_back(gradient(200'000, at + 310));
+  return gloo_job(2, in_steps(3, 1000, [&sums](int, double at) {
+    Events events = {op("aten::linear", at + 1, 100), gradient(300'000, at + 210),
+                     gradient(200'000, at + 310), optimizer_step(at + 900)};
     double ran = 0;
     for (const auto& [elements, asked] : sums) {
       ran = std::max(ran, asked + 6);
       events.push_back(gloo_all_reduce(elements, at + asked, at + ran, 50));
       ran += 50;
     }
-    events.push_back(optimizer_step(at + 900));
-  }
-  return gloo_job(2, events);
+    return events;
+  }));
 }
 
 TEST(BucketsInUse, ThatAreAskedForAfterBackwardAreNotDdps) {
@@ -314,32 +294,25 @@ TEST(ModelsInTurn, AreNeitherAccumulationNorUpdatesWithinBackward) {
   EXPECT_EQ(passes.accumulation.passes, 2);
   EXPECT_EQ(turns_of(passes), 1);
   // An optimizer for each parameter, run as soon as its gradient is there.
-  std::vector<std::string> events;
-  for (int s = 0; s < 3; ++s) {
-    const double at = 1'000.0 * s;
-    events.push_back(step(s, at, 990));
-    for (const double ready : {110., 210., 310.}) {
-      events.push_back(gradient(1'000, at + ready));
-      events.push_back(gloo_all_reduce(1'000, at + ready + 1, at + ready + 3, 5));
-      events.push_back(op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
-                          at + ready + 9, 20));
-      events.push_back(optimizer_step(at + ready + 9.5));
-    }
-  }
-  const Job within = gloo_job(2, events);
-  EXPECT_EQ(turns_of(within), 1);
+  const Events within = in_steps(3, 1'000, [](int, double at) {
+    Events events;
+    for (const double ready : {at + 110, at + 210, at + 310})
+      append(events,
+             {gradient(1'000, ready), gloo_all_reduce(1'000, ready + 1, ready + 3, 5),
+              op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", ready + 9,
+                 20),
+              optimizer_step(ready + 9.5)});
+    return events;
+  });
+  EXPECT_EQ(turns_of(gloo_job(2, within)), 1);
   // An optimizer that runs backward itself, as LBFGS does; recorded without shapes.
-  events.clear();
-  for (int s = 0; s < 3; ++s) {
-    const double at = 1'000.0 * s;
-    events.push_back(step(s, at, 990));
-    events.push_back(host_event("user_annotation", "Optimizer.step#LBFGS.step", at + 5, 900));
-    for (const double ready : {110., 310., 510.}) {
-      events.push_back(gradient(at + ready));
-      events.push_back(gloo_all_reduce(1'000, at + ready + 1, at + ready + 3, 5));
-    }
-  }
-  EXPECT_EQ(turns_of(gloo_job(2, events)), 1);
+  const Events around = in_steps(3, 1'000, [](int, double at) {
+    Events events = {host_event("user_annotation", "Optimizer.step#LBFGS.step", at + 5, 900)};
+    for (const double ready : {at + 110, at + 310, at + 510})
+      append(events, {gradient(ready), gloo_all_reduce(1'000, ready + 1, ready + 3, 5)});
+    return events;
+  });
+  EXPECT_EQ(turns_of(gloo_job(2, around)), 1);
 }
 
 TEST(ModelsInTurn, OfOneBackwardPassAreTwoWhereOneRuleFitsNeither) {
@@ -370,30 +343,26 @@ TEST(LocalSgd, IsNoDataParallelExchangeOfGradients) {
 }
 
 TEST(ScalingFactor, NeedsComputationThatWasRecorded) {
-  std::vector<std::string> few, none, enough;
-  for (int i = 0; i < 3; ++i) {
-    for (auto* events : {&few, &none, &enough}) events->push_back(step(i, 1'000 * i, 1'000));
-    none.push_back(op("aten::linear", 1'000 * i, 500));
-    few.push_back(kernel("gemm", 1'000 * i, 4));
-    enough.push_back(kernel("gemm", 1'000 * i, 500));
-    for (auto* events : {&few, &enough})
-      events->push_back(kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1'000 * i + 500, 400,
-                               collective("allreduce", 1'000'000, 2), 20));
-  }
-  const auto explained = [](const std::vector<std::string>& events) {
-    Job job = nccl_job(2, events);
+  const auto explained = [](Job job) {
     find_one_rank_time(job, std::nullopt);
     return explain(job).breakdown;
   };
-  EXPECT_TRUE(explained(enough).scaling_factor);
-  EXPECT_FALSE(explained(few).scaling_factor);
-  EXPECT_THAT(explained(few).notes,
+  const auto computing = [&](double us) {
+    return explained(nccl_job(2, in_steps(3, 1'000, [us](int, double at) {
+      return Events{kernel("gemm", at, us),
+                    kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 500, 400,
+                           collective("allreduce", 1'000'000, 2), 20)};
+    })));
+  };
+  EXPECT_TRUE(computing(500).scaling_factor);
+  EXPECT_FALSE(computing(4).scaling_factor);
+  EXPECT_THAT(computing(4).notes,
               Contains(HasSubstr("no scaling factor: 4.00 us of computation are recorded")));
-  Job host = job_from(trace_of(0, 1, none));
-  find_one_rank_time(host, std::nullopt);
-  const Breakdown b = break_down(host);
-  EXPECT_FALSE(b.scaling_factor);
-  EXPECT_THAT(b.notes, Contains(HasSubstr("no scaling factor: no activity of a device")));
+  const Breakdown host = explained(job_from(trace_of(0, 1, in_steps(3, 1'000, [](int, double at) {
+    return Events{op("aten::linear", at, 500)};
+  }))));
+  EXPECT_FALSE(host.scaling_factor);
+  EXPECT_THAT(host.notes, Contains(HasSubstr("no scaling factor: no activity of a device")));
 }
 
 }  // namespace

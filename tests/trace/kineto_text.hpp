@@ -29,11 +29,12 @@ inline std::string step(int n, double ts, double dur) {
       n, ts, dur);
 }
 inline std::string collective(const std::string& name, long elements, int ranks,
-                              const std::string& more = "") {
+                              const std::string& more = "",
+                              const std::string& type = "Float") {
   return fmt::format(
       R"("Collective name":"{}","In msg nelems":{},"Out msg nelems":{},"Group size":{},)"
-      R"("dtype":"Float","Process Group Name":"0"{})",
-      name, elements, elements, ranks, more.empty() ? "" : "," + more);
+      R"("dtype":"{}","Process Group Name":"0"{})",
+      name, elements, elements, ranks, type, more.empty() ? "" : "," + more);
 }
 inline std::string host_event(const char* category, const std::string& name, double ts, double dur,
                               const std::string& args = "", int tid = 1) {
@@ -50,6 +51,13 @@ inline std::string launch_call(long id, double ts, double dur,
 inline std::string op(const std::string& name, double ts, double dur) {
   return host_event("cpu_op", name, ts, dur);
 }
+/// Arguments of an operator whose input is a tensor of this shape, "[3,2]", or of so many numbers.
+inline std::string floats(const std::string& shape, const std::string& type = "float") {
+  return fmt::format(R"("Input Dims":[{}],"Input type":["{}"])", shape, type);
+}
+inline std::string floats(long elements, const std::string& type = "float") {
+  return floats(fmt::format("[{}]", elements), type);
+}
 /// A gradient that is complete at `ts`, within its autograd node. `args`: of its shape.
 inline std::string gradient_with(const std::string& args, double ts) {
   return op("autograd::engine::evaluate_function: AddmmBackward0", ts - 5, 4) + ",\n" +
@@ -58,7 +66,7 @@ inline std::string gradient_with(const std::string& args, double ts) {
 }
 /// The same of so many floats, and recorded without shapes.
 inline std::string gradient(long elements, double ts) {
-  return gradient_with(fmt::format(R"("Input Dims":[[{}]],"Input type":["float"])", elements), ts);
+  return gradient_with(floats(elements), ts);
 }
 inline std::string gradient(double ts) { return gradient_with("", ts); }
 inline std::string optimizer_step(double ts) {
@@ -71,17 +79,31 @@ inline std::string gloo_all_reduce(long elements, double call, double ts, double
                     fmt::format(R"("Input Dims":[[[{}]],[],[]],"Input type":["TensorList","",""])",
                                 elements)) +
          ",\n" +
-         host_event("user_annotation", "gloo:all_reduce", ts, dur,
-                    fmt::format(R"("Input Dims":[[{}]],"Input type":["{}"])", elements, type), tid);
+         host_event("user_annotation", "gloo:all_reduce", ts, dur, floats(elements, type), tid);
 }
-inline std::string trace_of(int rank, int world, const std::vector<std::string>& events,
+
+using Events = std::vector<std::string>;
+inline void append(Events& events, const Events& more) {
+  events.insert(events.end(), more.begin(), more.end());
+}
+/// Marked steps without a pause between them, `us` long, with the events that `of_step(step, begin)`
+/// gives for each.
+inline Events in_steps(int steps, double us, const auto& of_step) {
+  Events events;
+  for (int s = 0; s < steps; ++s) {
+    events.push_back(step(s, us * s, us));
+    for (std::string& e : of_step(s, us * s)) events.push_back(std::move(e));
+  }
+  return events;
+}
+inline std::string trace_of(int rank, int world, const Events& events,
                             const std::string& backend = "nccl") {
   return fmt::format(
       R"({{"schemaVersion":1,"distributedInfo":{{"backend":"{}","rank":{},"world_size":{}}},)"
       R"("traceEvents":[{}]}})",
       backend, rank, world, fmt::join(events, ",\n"));
 }
-inline std::string gloo_trace(int rank, int world, const std::vector<std::string>& events) {
+inline std::string gloo_trace(int rank, int world, const Events& events) {
   return trace_of(rank, world, events, "gloo");
 }
 
@@ -102,16 +124,15 @@ inline Job job_of_ranks(const std::vector<std::string>& texts) {
   return job_of_files(files);
 }
 /// Every rank recorded these events.
-inline Job job_of_equal_ranks(int ranks, const std::vector<std::string>& events,
-                              const std::string& backend) {
+inline Job job_of_equal_ranks(int ranks, const Events& events, const std::string& backend) {
   std::vector<std::string> texts;
   for (int r = 0; r < ranks; ++r) texts.push_back(trace_of(r, ranks, events, backend));
   return job_of_ranks(texts);
 }
-inline Job gloo_job(int ranks, const std::vector<std::string>& events) {
+inline Job gloo_job(int ranks, const Events& events) {
   return job_of_equal_ranks(ranks, events, "gloo");
 }
-inline Job nccl_job(int ranks, const std::vector<std::string>& events) {
+inline Job nccl_job(int ranks, const Events& events) {
   return job_of_equal_ranks(ranks, events, "nccl");
 }
 

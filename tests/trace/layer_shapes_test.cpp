@@ -33,13 +33,11 @@ class Pass {
     return *this;
   }
   /// Complete, with a hook behind it that runs this operator.
-  Pass& gradient(const std::string& shape, const std::string& type = "float",
-                 const Operator& hook = {}) {
+  Pass& gradient(const std::string& shape, const Operator& hook = {}) {
     events_.push_back(
         op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", now_, 6));
     events_.push_back(
-        host_event("cpu_op", "torch::autograd::AccumulateGrad", now_ + 1, 1,
-                   fmt::format(R"("Input Dims":[{}],"Input type":["{}"])", shape, type)));
+        host_event("cpu_op", "torch::autograd::AccumulateGrad", now_ + 1, 1, floats(shape)));
     if (!hook.name.empty()) events_.push_back(run(hook, now_ + 4));
     now_ += 7;
     return *this;
@@ -51,8 +49,7 @@ class Pass {
   }
   Pass& transposed() { return node("T"); }
 
-  std::vector<std::string> events() const { return events_; }
-  double now() const { return now_; }
+  Events events() const { return events_; }
 
  private:
   static std::string run(const Operator& o, double at) {
@@ -61,23 +58,20 @@ class Pass {
   }
 
   double now_;
-  std::vector<std::string> events_;
+  Events events_;
 };
 
 constexpr double kBackward = 100;
 
 /// A rank whose marked steps, 1000 us each, run a forward operator and this pass.
-std::string rank_of(int rank, int world, const auto& write, int steps = 3) {
-  std::vector<std::string> events;
-  for (int s = 0; s < steps; ++s) {
-    Pass pass(1000.0 * s + kBackward);
+std::string rank_of(int rank, int world, const auto& write) {
+  return gloo_trace(rank, world, in_steps(3, 1000, [&write](int s, double at) {
+    Events events = {op("aten::linear", at, 90), optimizer_step(at + 900)};
+    Pass pass(at + kBackward);
     write(pass, s);
-    events.push_back(step(s, 1000.0 * s, 1000));
-    events.push_back(op("aten::linear", 1000.0 * s, 90));
-    for (std::string& e : pass.events()) events.push_back(e);
-    events.push_back(optimizer_step(1000.0 * s + 900));
-  }
-  return gloo_trace(rank, world, events);
+    append(events, pass.events());
+    return events;
+  }));
 }
 doc::Workload workload_from(const auto& write) {
   return import_job(job_of_ranks({rank_of(0, 1, [&](Pass& p, int) { write(p); })})).workload;
@@ -183,7 +177,7 @@ TEST(LayerShapes, AnEmbeddingThatAProjectionSharesHasNoFactors) {
 TEST(LayerShapes, ProductsOfAHookAreNoLayers) {
   // PowerSGD's hook multiplies matrices of the weight's shape as soon as a bucket is full.
   const doc::Workload w = workload_from([](Pass& p) {
-    p.linear(8, 10, 6).transposed().gradient("[10,6]", "float", {"aten::mm", "[10,3],[3,6]"});
+    p.linear(8, 10, 6).transposed().gradient("[10,6]", {"aten::mm", "[10,3],[3,6]"});
     p.node("Mul").gradient("[6]");
   });
   EXPECT_THAT(layers_of(w), ElementsAre("Mul", "linear 6x10, 8 rows"));
@@ -203,22 +197,16 @@ TEST(LayerShapes, OfACompiledGraphEachWeightIsALayer) {
 
 TEST(LayerShapes, TheInputOfACheckpointedPartIsNoParameter) {
   // A part of [2, 4, 6] runs anew, forward and backward, within its node: 50 us from 110 on.
-  std::vector<std::string> events;
-  for (int s = 0; s < 3; ++s) {
-    const double at = 1000.0 * s;
-    events.push_back(step(s, at, 1000));
-    events.push_back(op("aten::linear", at, 90));
-    events.push_back(
-        op("autograd::engine::evaluate_function: CheckpointFunctionBackward", at + 109, 60));
-    events.push_back(host_event("cpu_op", "CheckpointFunctionBackward", at + 110, 58,
-                                R"("Input Dims":[[2,4,6]],"Input type":["float"])"));
+  const ImportedJob i = import_job(gloo_job(1, in_steps(3, 1000, [](int, double at) {
+    Events events = {
+        op("aten::linear", at, 90), optimizer_step(at + 900),
+        op("autograd::engine::evaluate_function: CheckpointFunctionBackward", at + 109, 60),
+        host_event("cpu_op", "CheckpointFunctionBackward", at + 110, 58, floats("[2,4,6]"))};
     Pass pass(at + 115);
     pass.linear(8, 6, 6).gradient("[6]").transposed().gradient("[6,6]");
-    pass.node("Add").gradient("[2,4,6]");
-    for (std::string& e : pass.events()) events.push_back(e);
-    events.push_back(optimizer_step(at + 900));
-  }
-  const ImportedJob i = import_job(gloo_job(1, events));
+    append(events, pass.node("Add").gradient("[2,4,6]").events());
+    return events;
+  })));
   EXPECT_THAT(layers_of(i.workload), ElementsAre("linear 7x6, 8 rows"));
   EXPECT_THAT(rows_of(i.workload), ElementsAre(1, 6));
 }
@@ -263,21 +251,16 @@ TEST(LayerShapes, TheMajorityOfRanksDecides) {
 }
 
 TEST(LayerShapes, PassesThatAccumulateHaveThemEach) {
-  std::vector<std::string> events;
-  for (int s = 0; s < 3; ++s) {
-    events.push_back(step(s, 1000.0 * s, 1000));
-    for (const double at : {0, 400}) {
-      events.push_back(op("aten::linear", 1000.0 * s + at, 90));
+  const ImportedJob i = import_job(gloo_job(1, in_steps(3, 1000, [](int, double begin) {
+    Events events = {optimizer_step(begin + 900)};
+    for (const double at : {begin, begin + 400}) {
       // A forward product without bias.
-      events.push_back(host_event("cpu_op", "aten::mm", 1000.0 * s + at + 91, 1,
-                                  R"("Input Dims":[[10,8],[8,6]])"));
-      Pass pass(1000.0 * s + at + 100);
-      pass.linear(8, 10, 6).transposed().gradient("[10,6]");
-      for (std::string& e : pass.events()) events.push_back(e);
+      append(events, {op("aten::linear", at, 90), host_event("cpu_op", "aten::mm", at + 91, 1,
+                                                             R"("Input Dims":[[10,8],[8,6]])")});
+      append(events, Pass(at + 100).linear(8, 10, 6).transposed().gradient("[10,6]").events());
     }
-    events.push_back(optimizer_step(1000.0 * s + 900));
-  }
-  const ImportedJob i = import_job(gloo_job(1, events));
+    return events;
+  })));
   EXPECT_EQ(i.workload.accumulation, 2);
   EXPECT_THAT(layers_of(i.workload), ElementsAre("linear 6x10, 8 rows"));
 }
@@ -293,35 +276,22 @@ TEST(LayerShapes, WhatNoOperatorTellsIsSaid) {
 }
 
 TEST(LayerShapes, UnusedParametersThatAreSentAllTheSameAreSaid) {
-  const auto rank = [](int r, long elements) {
-    std::vector<std::string> events;
-    for (int s = 0; s < 3; ++s) {
-      const double at = 1000.0 * s;
-      events.push_back(step(s, at, 1000));
-      events.push_back(op("aten::linear", at, 90));
-      events.push_back(gradient(1000, at + 110));
-      events.push_back(gloo_all_reduce(elements, at + 215, at + 220, 50));
-      events.push_back(optimizer_step(at + 900));
-    }
-    return gloo_trace(r, 2, events);
-  };
-  const auto said = [&](long elements) {
-    return import_job(job_of_ranks({rank(0, elements), rank(1, elements)})).note_with("unused");
+  const auto said = [](long elements) {
+    const Events events = in_steps(3, 1000, [elements](int, double at) {
+      return Events{op("aten::linear", at, 90), gradient(1000, at + 110),
+                    gloo_all_reduce(elements, at + 215, at + 220, 50), optimizer_step(at + 900)};
+    });
+    return import_job(gloo_job(2, events)).note_with("unused");
   };
   EXPECT_THAT(said(1000), IsEmpty());
   EXPECT_THAT(said(1500), HasSubstr("50 % more elements than its recorded gradients"));
 }
 
 TEST(LayerShapes, WithoutThemTheWorkloadSaysNothing) {
-  std::vector<std::string> events;
-  for (int s = 0; s < 3; ++s) {
-    events.push_back(step(s, 1000.0 * s, 1000));
-    events.push_back(
-        kernel("ncclDevKernel_AllReduce_Sum_f32", 1000.0 * s + 400, 100,
-               R"("Collective name":"allreduce","In msg nelems":1000,"Out msg nelems":1000,)"
-               R"("Group size":2,"dtype":"Float")",
-               9));
-  }
+  const Events events = in_steps(3, 1000, [](int, double at) {
+    return Events{kernel("ncclDevKernel_AllReduce_Sum_f32", at + 400, 100,
+                         collective("allreduce", 1000, 2), 9)};
+  });
   const ImportedJob i = import_job(job_from(trace_of(0, 2, events)));
   EXPECT_FALSE(i.workload.knows_shapes());
   EXPECT_THAT(i.note_with("record_shapes"), HasSubstr("powersgd, acpsgd and kfac"));

@@ -31,16 +31,11 @@ struct Recording {
   int layers = 10;
 
   double alone() const { return layers * 1400 + 500; }
-  std::vector<std::string> traces() const {
-    std::vector<std::string> texts;
-    for (int r = 0; r < ranks; ++r) texts.push_back(rank(r));
-    return texts;
-  }
-  Job job() const { return job_of_ranks(traces()); }
+  Job job() const { return nccl_job(ranks, events()); }
 
  private:
-  std::string rank(int r) const {
-    std::vector<std::string> events;
+  Events events() const {
+    Events events;
     double device = 100, host = 100;
     long id = 0;
     const auto launch = [&](double at) {
@@ -81,12 +76,11 @@ struct Recording {
       if (ahead && s + 1 < steps) host = std::max(host, lead);
       events.push_back(step(s, begin, host - begin));
     }
-    return trace_of(r, ranks, events);
+    return events;
   }
   static std::string gradient(long elements, double ts) {
     return op("autograd::engine::evaluate_function: AddmmBackward0", ts - 1, 0.5) + ",\n" +
-           host_event("cpu_op", "torch::autograd::AccumulateGrad", ts, 1,
-                      fmt::format(R"("Input Dims":[[{}]],"Input type":["float"])", elements));
+           host_event("cpu_op", "torch::autograd::AccumulateGrad", ts, 1, floats(elements));
   }
 };
 

@@ -18,8 +18,7 @@ using testing::IsEmpty;
 constexpr long kFloats = 300'000;  // of each of three gradients
 
 std::string gloo(const char* name, long elements, double ts, double dur) {
-  return host_event("user_annotation", fmt::format("gloo:{}", name), ts, dur,
-                    fmt::format(R"("Input Dims":[[{}]],"Input type":["float"])", elements), 50);
+  return host_event("user_annotation", fmt::format("gloo:{}", name), ts, dur, floats(elements), 50);
 }
 
 /// Eight steps of three layers on two ranks: 300 us forward each, 200 us backward, each gradient
@@ -32,30 +31,30 @@ struct MadeJob {
   bool shapes = true;          // gradients are recorded
   bool in_background = false;  // statistics travel while the layers compute
 
-  std::vector<std::string> events() const {
-    std::vector<std::string> all;
+  Events events() const {
+    Events all;
     double t = 1000;
     const auto sent = [&](const char* name, long elements, double dur) {
       all.push_back(gloo(name, elements, t, dur));
       if (!in_background) t += dur;
     };
+    const auto work = [&](const char* name, double dur) {
+      all.push_back(op(name, t, dur));
+      t += dur;
+    };
     for (int i = 0; i < 8; ++i) {
       const double begin = t;
-      all.push_back(op("aten::select", t, 5));
-      t += 5;
+      work("aten::select", 5);
       if (buffers) sent("broadcast", 64, 50);
       for (int l = 0; l < 3; ++l) {
-        all.push_back(op("aten::addmm", t, 300));
-        t += 300;
+        work("aten::addmm", 300);
         if (statistics) sent("all_gather", 257, 100);
       }
-      all.push_back(op("aten::mse_loss", t, 100));
-      t += 100;
+      work("aten::mse_loss", 100);
       double network = 0;
       for (int l = 0; l < 3; ++l) {
-        all.push_back(op("autograd::engine::evaluate_function: NormBackward0", t, 200));
         all.push_back(op("aten::mm", t + 1, 198));
-        t += 200;
+        work("autograd::engine::evaluate_function: NormBackward0", 200);
         if (statistics) sent("all_reduce", 512, 100);
         if (shapes) all.push_back(gradient(kFloats, t + 5));
         t += 10;
@@ -66,8 +65,7 @@ struct MadeJob {
       t = network;
       if (metrics) sent("all_reduce", 3, 60), sent("barrier", 1, 60);
       all.push_back(optimizer_step(t));
-      all.push_back(op("aten::add_", t, 10));
-      t += 10;
+      work("aten::add_", 10);
       if (parameters_every > 0 && (i + 1) % parameters_every == 0)
         for (int l = 0; l < 3; ++l) sent("broadcast", kFloats, 120);
       all.push_back(step(i, begin, t - begin));

@@ -86,19 +86,16 @@ TEST(PeriodsOfTime, ALoaderThatIsSlowEveryFewStepsRepeats) {
 TEST(PeriodsOfTime, InversesOfKfacEveryFewStepsBelongToTheStep) {
   // 20 ms of kernels in each step, 8 ms of factorisations in every fourth one, 2 ms of a sum.
   for (const int every : {3, 4, 5}) {
-    std::vector<std::string> events;
+    Events events;
     double at = 0;
     for (int s = 0; s < 3 * every; ++s) {
-      const double begin = at;
-      events.push_back(kernel("gemm", at, 18'000));
-      at += 18'000;
-      events.push_back(kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at, 2'000,
-                              collective("allreduce", 1'000'000, 2), 20));
-      at += 2'000;
-      if (s % every == 1) events.push_back(kernel("potrf_cholesky", at, 8'000)), at += 8'000;
-      events.push_back(kernel("update", at, 2'000));
-      at += 2'000;
-      events.push_back(step(s, begin, at - begin));
+      const double inverses = s % every == 1 ? 8'000 : 0, update = at + 20'000 + inverses;
+      append(events, {kernel("gemm", at, 18'000),
+                      kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 18'000, 2'000,
+                             collective("allreduce", 1'000'000, 2), 20),
+                      kernel("update", update, 2'000), step(s, at, update + 2'000 - at)});
+      if (inverses > 0) events.push_back(kernel("potrf_cholesky", at + 20'000, inverses));
+      at = update + 2'000;
     }
     const Explanation e = explained(nccl_job(2, events));
     EXPECT_EQ(e.breakdown.updates, every);
@@ -166,20 +163,16 @@ TEST(CutSteps, DoNotMakeAJobIrregular) {
 
 /// Steps of three passes; those in `exchanging` send the gradient.
 Job passes_that_exchange(const std::vector<int>& exchanging) {
-  std::vector<std::string> events;
-  for (int s = 0; s < 4; ++s) {
-    const double at = 1000.0 * s;
-    events.push_back(step(s, at, 1000));
+  return gloo_job(2, in_steps(4, 1000, [&exchanging](int, double at) {
+    Events events = {optimizer_step(at + 930)};
     for (int pass = 0; pass < 3; ++pass) {
       const double b = at + 300 * pass;
-      events.push_back(op("aten::linear", b, 90));
-      events.push_back(gradient(10'000, b + 110));
-      if (std::count(exchanging.begin(), exchanging.end(), pass + 1) > 0)
+      append(events, {op("aten::linear", b, 90), gradient(10'000, b + 110)});
+      if (std::ranges::count(exchanging, pass + 1) > 0)
         events.push_back(gloo_all_reduce(10'000, b + 115, b + 120, 50));
     }
-    events.push_back(optimizer_step(at + 930));
-  }
-  return gloo_job(2, events);
+    return events;
+  }));
 }
 
 TEST(Passes, ThatExchangeAreToldFromThoseThatDoNot) {

@@ -143,11 +143,8 @@ inline std::vector<std::string> SyntheticJob::traces(Recorded how) const {
   const auto on_exchange = [&](int rank, int bucket, long asked, long from, long to) {
     if (how == Recorded::cpu) {
       host(rank, "cpu_op", "c10d::allreduce_", asked, 0);
-      add(rank,
-          host_event("user_annotation", "gloo:all_reduce", static_cast<double>(kClock + from),
-                     static_cast<double>(to - from),
-                     fmt::format(R"("Input Dims":[[{}]],"Input type":["float"])", 1000 + bucket),
-                     2));
+      add(rank, host_event("user_annotation", "gloo:all_reduce", static_cast<double>(kClock + from),
+                           static_cast<double>(to - from), floats(1000 + bucket), 2));
       return;
     }
     // The host waits for the device before the optimizer, in a call of the runtime.

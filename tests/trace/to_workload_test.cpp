@@ -21,7 +21,7 @@ using testing::IsEmpty;
 /// One step of a rank, from `at`: forward for 100 us, two gradients ready 100 and 200 us after
 /// backward began, an all-reduce behind them that nothing hides, 50 us of it, then the optimizer.
 /// Of 500 us, 450 are the rank's own. `pause` us lie between forward and backward.
-std::vector<std::string> plain_step(int n, double at, double pause = 0) {
+Events plain_step(int n, double at, double pause = 0) {
   const double b = at + 105 + pause;  // the first autograd node begins
   return {step(n, at, 500 + pause),       op("aten::linear", at, 100),
           gradient(1000, b + 105),        op("aten::mm", b, 200),
@@ -29,10 +29,10 @@ std::vector<std::string> plain_step(int n, double at, double pause = 0) {
           op("aten::add_", b + 270, 105), optimizer_step(b + 275)};
 }
 std::string plain_rank(int rank, int world, const std::vector<double>& pauses) {
-  std::vector<std::string> events;
+  Events events;
   double at = 0;
   for (std::size_t s = 0; s < pauses.size(); ++s) {
-    for (std::string& e : plain_step(static_cast<int>(s), at, pauses[s])) events.push_back(e);
+    append(events, plain_step(static_cast<int>(s), at, pauses[s]));
     at += 500 + pauses[s];
   }
   return gloo_trace(rank, world, events);
@@ -46,15 +46,10 @@ TEST(Workload, TimesAreMediansOverStepsWhateverTheLastOneDid) {
 }
 
 TEST(Workload, ASlowBackwardOfOneStepIsNoLayersTime) {
-  std::vector<std::string> events;
-  for (int s = 0; s < 3; ++s) {
-    const double at = 1000.0 * s, late = s == 2 ? 300 : 0;
-    events.push_back(step(s, at, 900));
-    events.push_back(gradient(1000, at + 110));
-    events.push_back(gradient(500, at + 210 + late));
-    events.push_back(optimizer_step(at + 600));
-  }
-  const ImportedJob i = import_job(gloo_job(1, events));
+  const ImportedJob i = import_job(gloo_job(1, in_steps(3, 1000, [](int s, double at) {
+    return Events{gradient(1000, at + 110), gradient(500, at + (s == 2 ? 510 : 210)),
+                  optimizer_step(at + 600)};
+  })));
   // Backward begins 5 us in front of the first gradient; the second is there 100 us after it.
   ASSERT_EQ(i.workload.gradients.size(), 2u);
   EXPECT_NEAR(i.workload.gradients[0].ready_s, 5e-6, 1e-9);
@@ -65,16 +60,13 @@ TEST(Workload, ASlowBackwardOfOneStepIsNoLayersTime) {
 
 TEST(Workload, WithoutShapesTheBucketsTimesAreMediansToo) {
   // A bucket of 1000 halves begins 400 us into each step, 900 in the last one.
-  std::vector<std::string> events;
+  Events events;
   for (int s = 0; s < 3; ++s) {
     const double at = 2000.0 * s, late = s == 2 ? 500 : 0;
     events.push_back(step(s, at, 1000 + late));
     events.push_back(kernel("gemm", at, 300));
-    events.push_back(
-        kernel("ncclDevKernel_AllReduce_Sum_f16", at + 400 + late, 100,
-               R"("Collective name":"allreduce","In msg nelems":1000,"Out msg nelems":1000,)"
-               R"("Group size":2,"dtype":"Half")",
-               9));
+    events.push_back(kernel("ncclDevKernel_AllReduce_Sum_f16", at + 400 + late, 100,
+                            collective("allreduce", 1000, 2, "", "Half"), 9));
   }
   const ImportedJob i = import_job(job_from(trace_of(0, 2, events)));
   ASSERT_EQ(i.workload.gradients.size(), 1u);
@@ -108,20 +100,13 @@ TEST(Workload, APauseThatAllRanksHaveInEveryStepIsPartOfTheStepAndSaid) {
 
 TEST(Workload, PassesOfOneStepThatAccumulateAreToldApart) {
   // Three times forward and the same two gradients; the last pass is exchanged.
-  std::vector<std::string> events;
-  for (int s = 0; s < 3; ++s) {
-    const double at = 1000.0 * s;
-    events.push_back(step(s, at, 1000));
-    for (int pass = 0; pass < 3; ++pass) {
-      const double b = at + 300 * pass;
-      events.push_back(op("aten::linear", b, 90));
-      events.push_back(gradient(1000, b + 110));
-      events.push_back(gradient(1000, b + 210));
-    }
-    events.push_back(gloo_all_reduce(2000, at + 815, at + 820, 100));
-    events.push_back(optimizer_step(at + 930));
-  }
-  const ImportedJob i = import_job(gloo_job(2, events));
+  const ImportedJob i = import_job(gloo_job(2, in_steps(3, 1000, [](int, double at) {
+    Events events = {gloo_all_reduce(2000, at + 815, at + 820, 100), optimizer_step(at + 930)};
+    for (const double b : {at, at + 300, at + 600})
+      append(events,
+             {op("aten::linear", b, 90), gradient(1000, b + 110), gradient(1000, b + 210)});
+    return events;
+  })));
   EXPECT_EQ(i.workload.accumulation, 3);
   EXPECT_EQ(i.workload.gradients.size(), 2u);
   EXPECT_EQ(i.workload.gradient_bytes(), 8000);
@@ -134,27 +119,21 @@ TEST(Workload, PassesOfOneStepThatAccumulateAreToldApart) {
 }
 
 TEST(Workload, EqualLayersOfOnePassAreNotSeveralPasses) {
-  std::vector<std::string> events;
-  for (int s = 0; s < 3; ++s) {
-    const double at = 1000.0 * s;
-    events.push_back(step(s, at, 1000));
-    events.push_back(op("aten::linear", at, 90));
-    for (int g = 0; g < 4; ++g) events.push_back(gradient(1000, at + 110 + 100 * g));
-    events.push_back(optimizer_step(at + 900));
-  }
-  const ImportedJob i = import_job(gloo_job(1, events));
+  const ImportedJob i = import_job(gloo_job(1, in_steps(3, 1000, [](int, double at) {
+    return Events{op("aten::linear", at, 90), gradient(1000, at + 110), gradient(1000, at + 210),
+                  gradient(1000, at + 310),   gradient(1000, at + 410), optimizer_step(at + 900)};
+  })));
   EXPECT_EQ(i.workload.accumulation, 1);
   EXPECT_EQ(i.workload.gradients.size(), 4u);
 }
 
 TEST(Workload, MarkedStepsThatOnlyAccumulateAreOneStepTogether) {
   // An optimizer runs in every third marked step, of 300 us; the others last 200 us.
-  std::vector<std::string> events;
+  Events events;
   double at = 0;
   for (int s = 0; s < 7; ++s) {
     const bool last = s % 3 == 2;
-    events.push_back(step(s, at, last ? 300 : 200));
-    events.push_back(gradient(1000, at + 110));
+    append(events, {step(s, at, last ? 300 : 200), gradient(1000, at + 110)});
     if (last) events.push_back(optimizer_step(at + 150));
     at += last ? 300 : 200;
   }
@@ -165,16 +144,12 @@ TEST(Workload, MarkedStepsThatOnlyAccumulateAreOneStepTogether) {
 }
 
 TEST(Workload, AccumulationWithoutAnOptimizersMarkIsFoundByTheExchanges) {
-  std::vector<std::string> events;
-  for (int s = 0; s < 6; ++s) {
-    const double at = 1000.0 * s;
-    events.push_back(step(s, at, 1000));
-    events.push_back(gradient(100'000, at + 110));
+  const ImportedJob i = import_job(gloo_job(2, in_steps(6, 1000, [](int s, double at) {
     // A loss is summed in every step: no exchange of gradients.
-    events.push_back(gloo_all_reduce(1, at + 300, at + 310, 10));
+    Events events = {gradient(100'000, at + 110), gloo_all_reduce(1, at + 300, at + 310, 10)};
     if (s % 2 == 1) events.push_back(gloo_all_reduce(100'000, at + 120, at + 130, 100));
-  }
-  const ImportedJob i = import_job(gloo_job(2, events));
+    return events;
+  })));
   EXPECT_EQ(i.workload.accumulation, 2);
 }
 
@@ -209,17 +184,13 @@ TEST(Workload, TheCapThatTheTraceShowsIsTheStrategyInUse) {
   // too.
   constexpr long kElements = 1 << 19;
   const auto of_type = [](const char* type) {
-    std::vector<std::string> events;
-    for (int s = 0; s < 3; ++s) {
-      const double at = 2000.0 * s;
-      events.push_back(step(s, at, 2000));
-      events.push_back(op("aten::linear", at, 90));
+    return import_job(gloo_job(2, in_steps(3, 2000, [type](int, double at) {
+      Events events = {op("aten::linear", at, 90), optimizer_step(at + 900)};
       for (int g = 0; g < 4; ++g) events.push_back(gradient(kElements, at + 110 + 100 * g));
-      events.push_back(gloo_all_reduce(2 * kElements, at + 215, at + 220, 50, type));
-      events.push_back(gloo_all_reduce(2 * kElements, at + 415, at + 420, 50, type));
-      events.push_back(optimizer_step(at + 900));
-    }
-    return import_job(gloo_job(2, events));
+      for (const double call : {at + 215, at + 415})
+        events.push_back(gloo_all_reduce(2 * kElements, call, call + 5, 50, type));
+      return events;
+    })));
   };
   EXPECT_EQ(of_type("float").workload.current, "ddp(bucket_cap_mb=4)");
   EXPECT_EQ(of_type("c10::Half").workload.current, "ddp(bucket_cap_mb=4, wire=fp16)");

@@ -10,7 +10,6 @@
 #include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
-#include "trace/gzipped.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
@@ -26,16 +25,18 @@ std::string cut(const std::string& text) {
   return whole.substr(0, whole.size() * 2 / 3);
 }
 
-/// Notes or message of reading the file as explain does.
-std::string said_of(const std::string& content, const std::string& name) {
+/// Notes of reading, or the message.
+std::string said_of(const auto& notes) {
   try {
-    std::string all;
-    for (const std::string& note : job_from(content, name).notes) all += note + "\n";
-    return all;
+    return fmt::format("{}", fmt::join(notes(), "\n"));
   } catch (const InputError& e) {
     EXPECT_EQ(e.exit_code(), 3);
     return e.what();
   }
+}
+/// Of reading the file as explain does.
+std::string said_of(const std::string& content, const std::string& name) {
+  return said_of([&] { return job_from(content, name).notes; });
 }
 
 const auto kSaysCut = AnyOf(HasSubstr("the gzip stream ends early"),
@@ -102,15 +103,8 @@ TEST(TruncatedGzip, IsSaidByEveryReaderOfLogs) {
     waits += fmt::format("{},4\n", noise(i));
   }
   const auto said = [](const std::string& text) {
-    try {
-      InputFile input = input_of(cut(text), "log.gz");
-      std::string all;
-      for (const std::string& n : bench_logs::read_collective_log(input, {.ranks = 4}).notes)
-        all += n + "\n";
-      return all;
-    } catch (const InputError& e) {
-      return std::string(e.what());
-    }
+    InputFile input = input_of(cut(text), "log.gz");
+    return said_of([&] { return bench_logs::read_collective_log(input, {.ranks = 4}).notes; });
   };
   EXPECT_THAT(said(nccl), kSaysCut);
   EXPECT_THAT(said(osu), kSaysCut);

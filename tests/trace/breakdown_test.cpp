@@ -7,14 +7,11 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/explain/program.hpp"
-#include "support/sample_workloads.hpp"
-#include "trace/ddp_buckets.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr const char* kAllReduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)";
@@ -103,36 +100,14 @@ TEST(Verdict, RulesApplyInOrder) {
   EXPECT_EQ(judge({}).finding, Finding::inconclusive);
 }
 
-TEST(BucketRule, ReproducesDdpForResNet50) {
-  // Parameter order and expected elements: those of PyTorch's ResNet and DDP's rule.
-  const std::vector<std::int64_t> p = support::resnet50_parameters();
-  ASSERT_EQ(p.size(), 161u);
-  std::vector<std::int64_t> bytes(p.rbegin(), p.rend());
-  for (auto& b : bytes) b *= 4;
-  const std::vector<std::int64_t> first = {1 << 20, 25 << 20}, plain = {25 << 20};
-  EXPECT_THAT(ddp_buckets(bytes, first),
-              ElementsAre(8196000, 31502336, 26255360, 26550272, 9724160));
-  EXPECT_THAT(ddp_buckets(bytes, plain),
-              ElementsAre(4 * 7564264, 4 * 6563840, 4 * 7091712, 4 * 4337216));
-}
-
 TEST(Recorded, DelaysAndTheLateRankAreRecoveredFromDdpOverGloo) {
-  const std::filesystem::path folder = "tests/trace/fixtures";
-  if (!std::filesystem::exists(folder))
-    GTEST_SKIP() << "run from the project's root: " << folder << " is not there";
-  const auto recorded = [&](int ranks) {
-    std::vector<std::filesystem::path> files;
-    for (int r = 0; r < ranks; ++r)
-      files.push_back(folder / fmt::format("gloo{}.rank{}.json.gz", ranks, r));
-    return break_down(load_job(files));
-  };
   // tools/record-fixtures: of two ranks rank 1 sleeps 30 ms before backward; of four rank 2 sleeps
   // 20 ms, rank 1 10 ms. Both were recorded on two busy cores, whose scheduling adds or hides
   // several milliseconds.
-  const Breakdown two = recorded(2);
+  const Breakdown two = break_down(recorded_job("gloo2"));
   EXPECT_GT(two.ranks[1].times_last, two.ranks[0].times_last);
   EXPECT_NEAR(two.ranks[1].delay_per_step_s.value(), 0.030, 0.010);
-  const Breakdown four = recorded(4);
+  const Breakdown four = break_down(recorded_job("gloo4"));
   for (const int r : {0, 1, 3})
     EXPECT_GT(four.ranks[2].times_last, four.ranks[static_cast<std::size_t>(r)].times_last);
   EXPECT_NEAR(four.ranks[2].delay_per_step_s.value(), 0.020, 0.010);

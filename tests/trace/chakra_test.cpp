@@ -36,19 +36,16 @@ std::string collective_node(int comm_type, std::uint64_t bytes, std::uint64_t st
   return message(field(2, std::string("ncclKernel")) + field(3, 7) + field(6, start) +
                  field(7, us) + attribute("is_cpu_op", 27, 0) +
                  attribute("comm_type", 9, static_cast<std::uint64_t>(comm_type)) +
-                 attribute("comm_size", 9, bytes) + attribute("pg_name", std::string("1")));
+                 attribute("comm_size", 9, bytes) + attribute("pg_name", std::string("1")) +
+                 attribute("seq_id", 9, ~0ull));
 }
 
 TEST(Chakra, CountsDeviceCollectivesOnceAndSkipsTheHostsCopies) {
   // comm_type 0 (all-reduce) is present because it sits in a one-of; id 0 is absent; seq_id -1 is a
   // ten-byte varint.
-  const std::string device = field(2, std::string("ncclKernel")) + field(3, 7) + field(6, 1000) +
-                             field(7, 50) + attribute("is_cpu_op", 27, 0) +
-                             attribute("comm_type", 9, 0) + attribute("comm_size", 9, 4096) +
-                             attribute("seq_id", 9, ~0ull);
   const std::string host = field(1, 1) + field(2, std::string("c10d::allreduce_")) + field(3, 7) +
                            attribute("is_cpu_op", 27, 1);
-  const std::string text = head() + message(device) + message(host);
+  const std::string text = head() + collective_node(0, 4096, 1000, 50) + message(host);
   const Job job = job_from(text, "job.3.et");
   ASSERT_EQ(job.ranks.at(0).communications.size(), 1u);
   EXPECT_EQ(job.ranks[0].communications[0].bytes, 4096);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <filesystem>
 #include <functional>
 
 #include "linerate/core/statistics.hpp"
@@ -336,26 +335,12 @@ TEST(CriticalPath, WithoutAStepOfAllRanksThereIsNoVerdict) {
   EXPECT_TRUE(b.path.causes.empty());
 }
 
-const std::filesystem::path kFixtures = "tests/trace/fixtures";
-
-Job recorded(const std::string& name) {
-  std::vector<std::filesystem::path> files;
-  for (int r = 0; std::filesystem::exists(kFixtures / fmt::format("{}.rank{}.json.gz", name, r));
-       ++r)
-    files.push_back(kFixtures / fmt::format("{}.rank{}.json.gz", name, r));
-  return load_job(files);
-}
-
 class RecordedJobs : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(kFixtures))
-      GTEST_SKIP() << "run from the project's root: " << kFixtures << " is not there";
-  }
   /// tools/record-fixtures, `stragglers`: rank 1 of two pauses for 60 ms in each of five steps. In
   /// even2 the same processes do the same without the pause.
   void expect_bound(const std::string& name, Finding finding, StepPhase where, Remedy remedy) {
-    const Breakdown even = break_down(recorded("even2")), b = break_down(recorded(name));
+    const Breakdown even = break_down(recorded_job("even2")), b = break_down(recorded_job(name));
     ASSERT_EQ(b.path.causes.size(), 1u);
     const Cause& c = b.path.causes[0];
     const bool is_late = finding == Finding::skew_bound;
@@ -392,7 +377,7 @@ TEST_F(RecordedJobs, PausesGainNoMoreThanTheBound) {
 }
 
 TEST_F(RecordedJobs, TheEvenJobNamesNobody) {
-  const Breakdown b = break_down(recorded("even2"));
+  const Breakdown b = break_down(recorded_job("even2"));
   EXPECT_TRUE(b.path.causes.empty());
   EXPECT_LT(gain(b, Remedy::no_stragglers), 0.05);
 }
@@ -400,7 +385,7 @@ TEST_F(RecordedJobs, TheEvenJobNamesNobody) {
 TEST_F(RecordedJobs, ReplayedWithoutAChangeTheyTakeAsLongAsRecorded) {
   for (const char* name : {"even2", "late2", "late_backward2", "loader2", "gloo2", "gloo4"}) {
     SCOPED_TRACE(name);
-    expect_replayed_as_recorded(recorded(name));
+    expect_replayed_as_recorded(recorded_job(name));
   }
 }
 

@@ -10,15 +10,10 @@
 #include <vector>
 
 #include "linerate/bench_logs/log_readers.hpp"
-#include "linerate/core/error.hpp"
 #include "linerate/explain/explanation.hpp"
-#include "linerate/trace/importers.hpp"
-#include "linerate/trace/input/input_file.hpp"
-#include "linerate/trace/load.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
-#include "linerate/trace/to_workload.hpp"
-#include "trace/gzipped.hpp"
+#include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
 

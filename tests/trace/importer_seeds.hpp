@@ -7,10 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "linerate/core/file.hpp"
 #include "support/case_files.hpp"
 #include "trace/feed_importer.hpp"
-#include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
 

@@ -32,7 +32,7 @@ TEST(Importers, EachRecognisesItsOwnSeedsAlone) {
     EXPECT_EQ(importer_of(seed.text), seed.importer);
     for (const Importer& importer : importers()) {
       if (importer.name == seed.importer || last_resorts.contains(importer.name)) continue;
-      EXPECT_EQ(importer.matches(Head(seed.text)), Match::no)
+      EXPECT_FALSE(importer.matches(Head(seed.text)))
           << importer.name << " takes a seed of " << seed.importer;
     }
   }

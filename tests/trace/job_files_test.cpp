@@ -138,9 +138,7 @@ TEST(Sharding, SumsOverSomeOfTheRanksAreModelParallel) {
 }
 
 TEST(Sharding, RecordedFsdpIsNamedAndItsCollectivesAreThoseItIssued) {
-  const std::filesystem::path folder = "tests/trace/fixtures";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "run from the project's root";
-  const Job job = load_job({folder / "fsdp2.rank0.json.gz", folder / "fsdp2.rank1.json.gz"});
+  const Job job = recorded_job("fsdp2");
   EXPECT_THAT(import_refusal(job), HasSubstr("FSDP2"));
   // Gloo runs a reduce-scatter as an all-reduce; parts of 45150 floats on two ranks are 361,200
   // bytes in all.
@@ -156,9 +154,7 @@ TEST(Sharding, RecordedFsdpIsNamedAndItsCollectivesAreThoseItIssued) {
 }
 
 TEST(OneRankOnTheCpu, IsItsOwnDevice) {
-  const std::filesystem::path file = "tests/trace/fixtures/single.rank0.json.gz";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "run from the project's root";
-  const Breakdown b = break_down(load_job({file}));
+  const Breakdown b = break_down(recorded_job("single"));
   EXPECT_TRUE(b.cpu_device);
   EXPECT_GT(b.whole.compute_s, 0);
   EXPECT_THAT(b.notes, Not(Contains(HasSubstr("no device activity"))));

@@ -3,16 +3,19 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <unistd.h>
+#include <zlib.h>
 
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/load.hpp"
 #include "linerate/trace/to_workload.hpp"
-#include "trace/gzipped.hpp"
 
 namespace linerate::trace {
 
@@ -107,6 +110,38 @@ inline std::string gloo_trace(int rank, int world, const Events& events) {
   return trace_of(rank, world, events, "gloo");
 }
 
+// ---- text as gzip makes it, and files of it ----
+
+inline std::string gzipped(const std::string& text) {
+  z_stream z{};
+  deflateInit2(&z, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
+  std::string out(deflateBound(&z, text.size()) + 64, '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  z.avail_in = static_cast<uInt>(text.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(out.size());
+  deflate(&z, Z_FINISH);
+  out.resize(z.total_out);
+  deflateEnd(&z);
+  return out;
+}
+
+/// Digits that gzip cannot make small, so that a cut stream still holds most rows.
+inline std::string noise(int n) {
+  return std::to_string(static_cast<unsigned>(n) * 2654435761u % 1000003u + 1);
+}
+
+/// An input of this content, whose name ends so: gzip is unpacked from files alone.
+inline InputFile input_of(const std::string& content, const std::string& name) {
+  if (!content.starts_with("\x1f\x8b")) return InputFile::from_memory(content, name);
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / (std::to_string(::getpid()) + "." + name);
+  write_file_atomically(path, content);
+  InputFile input = InputFile::open(path);
+  std::filesystem::remove(path);  // what is open can be read
+  return input;
+}
+
 /// Names and texts of the files of one job.
 using Texts = std::vector<std::pair<std::string, std::string>>;
 inline Job job_of_files(const Texts& files) {
@@ -134,6 +169,17 @@ inline Job gloo_job(int ranks, const Events& events) {
 }
 inline Job nccl_job(int ranks, const Events& events) {
   return job_of_equal_ranks(ranks, events, "nccl");
+}
+
+/// All ranks of a recording in tests/trace/fixtures. Tests run in the project's root.
+inline Job recorded_job(const std::string& name) {
+  std::vector<std::filesystem::path> files;
+  for (const int rank : {0, 1, 2, 3})
+    if (const std::filesystem::path file =
+            fmt::format("tests/trace/fixtures/{}.rank{}.json.gz", name, rank);
+        std::filesystem::exists(file))
+      files.push_back(file);
+  return load_job(files);
 }
 
 /// What an action says that is not done.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <set>
+#include <sstream>
 #include <vector>
 
 #include "linerate/core/file.hpp"
@@ -23,28 +24,14 @@ std::string mutated(std::string s, std::uint64_t key) {
   const auto below = [&](std::uint64_t k) {
     return random_below(key, n++, std::max<std::uint64_t>(1, k));
   };
-  static const char* const kPieces[] = {"\"",
-                                        "{",
-                                        "}",
-                                        "[",
-                                        "]",
-                                        ",",
-                                        ":",
-                                        "\n",
-                                        "\\",
-                                        "-1",
-                                        "1e400",
-                                        "18446744073709551616",
-                                        "null",
-                                        "\xff\xfe",
-                                        "NaN",
-                                        "\"ph\":\"X\"",
-                                        "9223372036854775808",
-                                        "0",
-                                        "[[[[[[[[",
-                                        "# ",
-                                        "\x1f\x8b",
-                                        "\x01"};
+  static const std::vector<std::string> kPieces = [] {
+    std::istringstream text(
+        "\"|{|}|[|]|,|:|\n|\\|-1|1e400|18446744073709551616|null|\xff\xfe|NaN|\"ph\":\"X\"|"
+        "9223372036854775808|0|[[[[[[[[|# |\x1f\x8b|\x01");
+    std::vector<std::string> pieces;
+    for (std::string piece; std::getline(text, piece, '|');) pieces.push_back(piece);
+    return pieces;
+  }();
   for (std::uint64_t edits = 1 + below(8); edits > 0; --edits) {
     if (s.empty()) return s;
     const std::size_t at = below(s.size());

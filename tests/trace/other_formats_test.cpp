@@ -4,13 +4,16 @@
 #include "linerate/core/error.hpp"
 #include "linerate/explain/explanation.hpp"
 #include "linerate/trace/importers.hpp"
+#include "linerate/trace/per_gradient/per_gradient.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
 namespace {
 
+using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 /// One tensor's all-reduce: top level and NCCL activity from `begin` to `end`, 1000 floats.
 std::string reduced(int pid, int begin, int end) {
@@ -103,6 +106,126 @@ TEST(Timeline, OfAnOwnRunGivesScalingFactorAndUtilisation) {
   const Breakdown b = break_down(job_of(t));
   EXPECT_NEAR(*b.scaling_factor, 0.8, 1e-12);
   EXPECT_NEAR(*b.utilisation_step, 0.2, 1e-12);
+}
+
+// ---- Timelines that name their device ----
+
+constexpr std::int64_t kUs = 1000;
+
+/// Two ranks compute for 1 ms and add their gradients, which ends this much later on rank 1 in one
+/// step of three: in all of them, its clock would be off.
+doc::Timeline timeline_of_ranks(const std::string& device, std::int64_t end_later_ns) {
+  doc::Timeline t;
+  t.mode = "trained";
+  t.ranks = 2;
+  t.device = device;
+  t.names = {"all-reduce"};
+  for (std::int32_t rank = 0; rank < 2; ++rank)
+    for (std::int32_t step = 0; step < 3; ++step) {
+      const std::int64_t begin = 10'000 * kUs * step;
+      t.steps.push_back({rank, step, begin, begin + 9000 * kUs, "steady"});
+      t.events.push_back({.kind = doc::TaskKind::backward,
+                          .resource = doc::Resource::compute,
+                          .rank = rank,
+                          .step = step,
+                          .start_ns = begin,
+                          .end_ns = begin + 1000 * kUs});
+      t.events.push_back({.kind = doc::TaskKind::all_reduce,
+                          .resource = doc::Resource::network,
+                          .rank = rank,
+                          .step = step,
+                          .name = 0,
+                          .ready_ns = begin + 1000 * kUs,
+                          .start_ns = begin + 1000 * kUs,
+                          .end_ns = begin + 3000 * kUs + (step == 1 ? rank * end_later_ns : 0),
+                          .bytes = 4096});
+    }
+  return t;
+}
+
+Breakdown broken_down(const std::string& device, std::int64_t end_later_ns) {
+  return break_down(job_of(timeline_of_ranks(device, end_later_ns)));
+}
+
+/// Threads wake late: on processors the end of a sum may lie 3 ms apart, on devices a tenth of it.
+TEST(TimelineOfADevice, IsHeldToItsCollectives) {
+  const auto diverge = HasSubstr("collectives end at different times");
+  for (const char* processors : {"", "cpu"}) {
+    const Breakdown b = broken_down(processors, 500 * kUs);
+    EXPECT_TRUE(b.cpu_device);
+    EXPECT_THAT(b.notes, Not(Contains(diverge)));
+  }
+  for (const char* device : {"cuda", "xpu", "something new"}) {
+    const Breakdown b = broken_down(device, 500 * kUs);
+    EXPECT_FALSE(b.cpu_device) << device;
+    EXPECT_THAT(b.notes, Contains(diverge)) << device;
+    EXPECT_THAT(broken_down(device, 50 * kUs).notes, Not(Contains(diverge))) << device;
+  }
+}
+
+TEST(TimelineOfADevice, IsCalledByItsType) {
+  const auto text = [](const std::string& device) {
+    return explain_text(broken_down(device, 0), {});
+  };
+  EXPECT_THAT(text(""), HasSubstr("the CPU is the device"));
+  EXPECT_THAT(text("cpu"), HasSubstr("the CPU is the device"));
+  EXPECT_THAT(text("cuda"), HasSubstr("the device is cuda"));
+}
+
+/// What `import --timeline` makes of it says it, too.
+TEST(TimelineOfADevice, StaysOneWhenItIsImported) {
+  const doc::Timeline back = timeline_of(job_of(timeline_of_ranks("xpu", 0)), "run.json");
+  EXPECT_EQ(back.device, "xpu");
+  EXPECT_EQ(timeline_of(job_of(timeline_of_ranks("", 0)), "run.json").device, "");
+  EXPECT_FALSE(job_of(back).cpu_device);
+}
+
+// ---- logs of each gradient ----
+
+doc::Workload read(const std::string& text, const PerGradientOptions& options = {}) {
+  InputFile input = InputFile::from_memory(text, "net.bk.log");
+  return read_per_gradient_log(input, options);
+}
+
+TEST(PerGradientLog, AddsWaitsUpAndAveragesOverBatches) {
+  // Batch 1 waits 10, 20 us; batch 2 waits 30, 40 us: means 20 and 30, so ready at 20 and 50 us.
+  const doc::Workload w = read("prose\n2\n2\n10,400\n20,8\n30,400\n40,8\n");
+  ASSERT_EQ(w.gradients.size(), 2u);
+  EXPECT_NEAR(w.gradients[0].ready_s, 20e-6, 1e-15);
+  EXPECT_NEAR(w.gradients[1].ready_s, 50e-6, 1e-15);
+  EXPECT_NEAR(w.backward_s, 50e-6, 1e-15);
+  EXPECT_EQ(w.gradients[0].elements, 100);
+  EXPECT_EQ(w.gradients[0].registration, 1);  // written in reverse registration order
+  EXPECT_FALSE(w.step_s.has_value());
+}
+
+TEST(PerGradientLog, StepTimeOfForwardAndBackwardLeavesTheUpdateUnknown) {
+  const doc::Workload w = read("prose\n1\n1\n100,4\n",
+                               {.step_time_s = 300e-6, .covers = StepTimeCovers::forward_backward});
+  EXPECT_NEAR(*w.forward_s, 200e-6, 1e-12);
+  EXPECT_FALSE(w.step_s || w.update_s);
+}
+
+TEST(PerGradientLog, NamesTheLineThatIsWrong) {
+  const auto message = [](const std::string& text) { return refusal_of([&] { read(text); }); };
+  EXPECT_THAT(message("prose\n1\n2\n10,400\nten,8\n"),
+              testing::HasSubstr("net.bk.log:5: expected \"wait_us,bytes\""));
+  EXPECT_THAT(message("prose\n1\n3\n10,400\n"), testing::HasSubstr("cut off"));
+  EXPECT_THAT(message("prose\n1\n1\n10,401\n"), testing::HasSubstr("multiple of 4"));
+  EXPECT_THAT(message("prose\nmany\n1\n"),
+              testing::HasSubstr(":2: expected the number of batches"));
+}
+
+TEST(PerGradientLog, IsToldFromItsFirstFourLines) {
+  EXPECT_TRUE(is_per_gradient_log("prose, with commas\n1\n161\n12.5,400\n"));
+  EXPECT_FALSE(is_per_gradient_log("# Size  Latency\n1 2.0\n2 2.0\n"));
+}
+
+TEST(AddCost, MustAscend) {
+  InputFile good = InputFile::from_memory("40,1e-5\n80,9e-6\n", "add.log");
+  EXPECT_EQ(read_add_cost(good).size(), 2u);
+  InputFile bad = InputFile::from_memory("80,1e-5\n40,9e-6\n", "add.log");
+  EXPECT_THROW(read_add_cost(bad), InputError);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "linerate/explain/explanation.hpp"
-#include "linerate/trace/job/exchange_sets.hpp"
+#include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/load.hpp"
 #include "linerate/trace/to_workload.hpp"
 

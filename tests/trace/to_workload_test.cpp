@@ -2,13 +2,11 @@
 
 #include <gmock/gmock.h>
 
-#include <filesystem>
-#include <numeric>
-
+#include "linerate/core/bucket_limits.hpp"
 #include "linerate/explain/explanation.hpp"
-#include "linerate/trace/job/exchange_sets.hpp"
+#include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
-#include "trace/ddp_buckets.hpp"
+#include "support/sample_workloads.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
@@ -153,6 +151,37 @@ TEST(Workload, AccumulationWithoutAnOptimizersMarkIsFoundByTheExchanges) {
   EXPECT_EQ(i.workload.accumulation, 2);
 }
 
+/// Sizes in bytes, for gradients in the given order, all of one dtype. A bucket closes with the
+/// tensor by which it reaches its limit. The last limit repeats. Gradients of 3, 9, 9, 8 and 2 MiB
+/// under limits of 1 and 25 MiB become buckets of 3, 26 and 2 MiB.
+std::vector<std::int64_t> ddp_buckets(std::span<const std::int64_t> gradient_bytes,
+                                      std::span<const std::int64_t> limits) {
+  std::vector<std::int64_t> buckets;
+  std::int64_t open = 0;
+  BucketLimits rule(limits);
+  for (const std::int64_t g : gradient_bytes) {
+    open += g;
+    if (!rule.closes_at(open)) continue;
+    buckets.push_back(open);
+    open = 0;
+  }
+  if (open > 0) buckets.push_back(open);
+  return buckets;
+}
+
+TEST(BucketRule, ReproducesDdpForResNet50) {
+  // Parameter order and expected elements: those of PyTorch's ResNet and DDP's rule.
+  const std::vector<std::int64_t> p = support::resnet50_parameters();
+  ASSERT_EQ(p.size(), 161u);
+  std::vector<std::int64_t> bytes(p.rbegin(), p.rend());
+  for (auto& b : bytes) b *= 4;
+  const std::vector<std::int64_t> first = {1 << 20, 25 << 20}, plain = {25 << 20};
+  EXPECT_THAT(ddp_buckets(bytes, first),
+              ElementsAre(8196000, 31502336, 26255360, 26550272, 9724160));
+  EXPECT_THAT(ddp_buckets(bytes, plain),
+              ElementsAre(4 * 7564264, 4 * 6563840, 4 * 7091712, 4 * 4337216));
+}
+
 TEST(BucketLimits, AreTheRangesInWhichTheRuleCutsSo) {
   constexpr std::int64_t kMiB = 1 << 20;
   const std::vector<std::int64_t> gradients = {2 * kMiB, 3 * kMiB, 3 * kMiB,
@@ -229,49 +258,36 @@ TEST(ImportedTimeline, ExplainsAsItsTracesDo) {
   EXPECT_DOUBLE_EQ(through.in_steps.exposed_s, direct.in_steps.exposed_s);
 }
 
-std::vector<std::filesystem::path> fixture(const std::string& job) {
-  const std::filesystem::path folder = "tests/trace/fixtures";
-  return {folder / (job + ".rank0.json.gz"), folder / (job + ".rank1.json.gz")};
-}
-
-class RecordedWorkload : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!std::filesystem::exists("tests/trace/fixtures"))
-      GTEST_SKIP() << "run from the project's root: tests/trace/fixtures is not there";
-  }
-};
-
-TEST_F(RecordedWorkload, NoSyncIsFoundInOneMarkedStepAndAcrossSeveral) {
+TEST(RecordedWorkload, NoSyncIsFoundInOneMarkedStepAndAcrossSeveral) {
   // tools/record-fixtures: 64 x 300, 300 x 300, 300 x 10 with biases, 112,810 elements.
-  const ImportedJob one = import_job(load_job(fixture("accumulate2")));
+  const ImportedJob one = import_job(recorded_job("accumulate2"));
   EXPECT_EQ(one.workload.accumulation, 3);
   EXPECT_EQ(one.workload.gradients.size(), 6u);
   EXPECT_EQ(one.workload.gradient_bytes(), 4 * 112'810);
   EXPECT_EQ(one.workload.current, "ddp");
-  const ImportedJob several = import_job(load_job(fixture("micro2")));
+  const ImportedJob several = import_job(recorded_job("micro2"));
   EXPECT_EQ(several.workload.accumulation, 2);
   EXPECT_EQ(several.workload.gradient_bytes(), 4 * 112'810);
 }
 
-TEST_F(RecordedWorkload, TheHalfHookAndTheCapAreTheStrategyInUse) {
-  EXPECT_EQ(import_job(load_job(fixture("half2"))).workload.current, "ddp(wire=fp16)");
-  EXPECT_EQ(import_job(load_job(fixture("even2"))).workload.current, "ddp(bucket_cap_mb=1)");
+TEST(RecordedWorkload, TheHalfHookAndTheCapAreTheStrategyInUse) {
+  EXPECT_EQ(import_job(recorded_job("half2")).workload.current, "ddp(wire=fp16)");
+  EXPECT_EQ(import_job(recorded_job("even2")).workload.current, "ddp(bucket_cap_mb=1)");
 }
 
-TEST_F(RecordedWorkload, ASleepOf60MsOnOneRankIsNotInItsT1) {
+TEST(RecordedWorkload, ASleepOf60MsOnOneRankIsNotInItsT1) {
   // The same job without and with the sleep, recorded one after the other; a sleep that were in T_1
   // would make it nine times as long.
-  const double even = *import_job(load_job(fixture("even2"))).workload.step_s;
+  const double even = *import_job(recorded_job("even2")).workload.step_s;
   for (const char* job : {"late2", "late_backward2"}) {
-    const ImportedJob late = import_job(load_job(fixture(job)));
+    const ImportedJob late = import_job(recorded_job(job));
     EXPECT_LT(*late.workload.step_s, 2 * even) << job;
     EXPECT_THAT(late.note_with("rank 1 takes"), HasSubstr("leaves it out")) << job;
   }
 }
 
-TEST_F(RecordedWorkload, TwoThreadsOfGlooAreMatchedInTheOrderOfIssue) {
-  const Breakdown b = break_down(load_job(fixture("threads2")));
+TEST(RecordedWorkload, TwoThreadsOfGlooAreMatchedInTheOrderOfIssue) {
+  const Breakdown b = break_down(recorded_job("threads2"));
   EXPECT_THAT(b.notes, testing::Not(testing::Contains(HasSubstr("disagree"))));
   // Two broadcasts, two sums of metrics and a bucket in each of four steps, all of both ranks.
   EXPECT_EQ(b.collectives.size(), 4u * 5);

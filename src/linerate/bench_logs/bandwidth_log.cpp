@@ -5,7 +5,7 @@
 //
 // A log may have lost its title, have a wrong one, or have those of several runs. Rows cannot lie
 // as easily, since their bandwidths were computed with the true test and the true number of ranks.
-#include "linerate/bench_logs/bandwidth_log.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "linerate/bench_logs/bandwidth_log.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
@@ -298,7 +298,7 @@ std::optional<Printed> printed_number(std::string_view word) {
 }
 
 // Cells become numbers here, for all formats of nccl-tests. A number keeps the interval of what it
-// may have been before it was rounded (columns.hpp), because the judge compares intervals.
+// may have been before it was rounded (log_readers.hpp), because the judge compares intervals.
 
 namespace {
 

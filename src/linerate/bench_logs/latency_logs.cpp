@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include "linerate/bench_logs/bandwidth_log.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 

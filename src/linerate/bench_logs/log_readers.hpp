@@ -4,10 +4,19 @@
 // converted to one convention, S of core/dtype.hpp.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <limits>
+#include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "linerate/bench_logs/collective_sample.hpp"
@@ -84,5 +93,226 @@ int settle_ranks(const std::string& name, std::optional<int> from_log,
                  std::optional<int> from_caller);
 /// --ranks contradicts what was found: "2", "14 to 19".
 [[noreturn]] void refuse_ranks(const std::string& name, int asked, const std::string& found);
+
+// Private: the rows of a log with what its header and its lines say about them, and the log that
+// they become. What was run, and on how many ranks, follows from the rows' own sizes and bandwidths
+// before any title.
+
+// The cells of one line, and what its columns are by the words of its header.
+
+using Cells = std::vector<std::string>;
+
+/// Cells between separators outside quotes and parentheses, without their quotes and the blanks
+/// around them; '\0': words. The empty cells outside "| a | b |" are none.
+Cells cells_of(std::string_view line, char separator);
+/// Empty if the column is absent (-1).
+const std::string& cell_at(const Cells& cells, int column);
+std::optional<double> number_at(const Cells& cells, int column);
+
+/// Column numbers, -1 if absent.
+struct TimingColumns {
+  int time = -1, algbw = -1, busbw = -1, wrong = -1, low = -1, high = -1;
+};
+
+struct Columns {
+  int bytes = -1, count = -1, dtype = -1, redop = -1, root = -1;
+  int ranks = -1, nodes = -1, ranks_per_node = -1, gpus_per_rank = -1, collective = -1,
+      in_place = -1;
+  TimingColumns timings[2];           // out of place, in place
+  double bytes_unit = 1;              // bytes
+  std::optional<double> time_unit_s;  // absent: the header does not say
+  std::size_t cells = 0;
+  std::size_t named = 0;  // cells that the header's words explain
+  char separator = '\0';  // '\0': blanks
+
+  bool known() const { return bytes >= 0 && (timings[0].time >= 0 || timings[1].time >= 0); }
+};
+
+/// Any order, any case: "size(B)", "bytes", "msg_size"; "seconds", "time_us", "latency(ms)",
+/// "oop_time"; "algbw", "busbw"; "ranks", "gpus", "ranksPerNode"; "collective", "name", "inPlace".
+/// Nothing if units differ within one kind of column.
+Columns columns_of_titles(const Cells& titles);
+/// Separated by ',', ';', '|', tabs or blanks. Not known() if size or time is missing.
+Columns columns_of_header(std::string_view line);
+/// Without a header: bytes,seconds[,ranks[,collective[,type]]]. Not known() for anything else.
+Columns columns_of_plain_row(std::string_view line);
+
+// Decimals of a log, and what they may have been before they were rounded.
+
+/// low <= x <= high; the default holds every number from 0.
+struct Interval {
+  double low = 0;
+  double high = std::numeric_limits<double>::infinity();
+
+  bool empty() const { return low > high; }
+  bool single() const { return low == high; }
+  bool holds(double x) const { return low <= x && x <= high; }
+  Interval with(const Interval& other) const {
+    return {std::max(low, other.low), std::min(high, other.high)};
+  }
+  /// The quotients of positive numbers.
+  Interval over(const Interval& divisor) const;
+};
+
+struct Printed {
+  double value = 0;
+  Interval range;  // half a unit of its last digit either way, never below 0
+};
+
+/// "12.50" stands for 12.495 to 12.505, "1.2e+02" for 115 to 125, "2200" for 2150 to 2250: its
+/// zeros may be digits that were cut. nullopt for other words.
+std::optional<Printed> printed_number(std::string_view word);
+
+// The tests of nccl-tests, by name and by what their rows look like.
+
+/// busbw = algbw * factor (nccl-tests, doc/PERFORMANCE.md): 2(n-1)/n, (n-1)/n, or 1.
+enum class BusFactor : std::uint8_t { twice, once, one };
+
+/// What the rows of a test look like. Tests without a Collective are listed so that their rows are
+/// recognised and left out, and not taken for those of another test.
+struct BandwidthTest {
+  std::string_view name;
+  std::optional<Collective> collective;
+  std::optional<bool> reduces;  // absent: some versions print an operation
+  bool rooted;
+  bool splits;  // `count` is one rank's piece: size / (count * element) = n
+  BusFactor factor;
+  bool checks_in_place = true;  // false: "N/A" next to a number out of place
+  bool is_common = true;        // false: it counts only if a line names it
+};
+
+std::span<const BandwidthTest> bandwidth_tests();
+/// "all_reduce_perf" or "all_gather_perf_mpi" anywhere in the text; nullptr if there is none.
+const BandwidthTest* test_in(std::string_view text);
+/// Besides, a test's own name ("reduce", "sendrecv") and any text with a name of a collective
+/// ("MPI Allgather", "my_all_to_all.csv").
+const BandwidthTest* test_named(std::string_view text);
+const BandwidthTest* test_of(Collective collective);
+
+// The rows of one run of a test, as they were printed, in whatever format.
+
+/// One group of columns: out of place or in place. Intervals are what the printed numbers may have
+/// been.
+struct Timing {
+  double time = 0;  // as printed, > 0; 0: none
+  Interval time_range;
+  std::optional<Interval> algbw, busbw;  // GB/s
+  double low = 0, high = 0;              // least and largest repetition as printed, else 0
+  std::optional<bool> checked;           // a number; false: "N/A"; absent: no such column
+  double wrong = 0;                      // elements
+};
+
+/// One row as printed; `bytes` is the size column in bytes, in the log's own convention.
+struct BandwidthRow {
+  double bytes = 0;
+  std::optional<double> count;  // elements
+  DType dtype = DType::f32;
+  bool says_type = true;
+  std::optional<bool> reduces, rooted;  // absent: the columns do not say
+  bool none = false;                    // the operation's column says "none"
+  bool travelled = false;               // algbw was what travels: without_travelled()
+  Timing timings[2];                    // out of place, in place
+
+  bool is_timed() const { return timings[0].time > 0 || timings[1].time > 0; }
+};
+
+/// nullopt if size or type cannot be read. Both times of a row that was not timed are 0.
+std::optional<BandwidthRow> row_of(const Cells& cells, const Columns& columns);
+
+/// The lines "Rank 3 Group 0 Pid 12 on node1 device 3" of one run. Lines get lost, so the highest
+/// number counts if there is one communicator: with lines of ranks 0, 1 and 3 there are four ranks.
+class ListedRanks {
+ public:
+  /// Numbers that no rank or group can have are passed over.
+  void add(double rank, double group, std::string_view host, std::string_view device);
+  void set(int ranks, int ranks_per_node = 0);
+  /// Ranks of one communicator; nullopt: nothing is listed.
+  std::optional<int> ranks() const;
+  /// Ranks on each node; 0 if the hosts do not say: they are absent, uneven, or have one name for
+  /// several machines. If the list was cut, the device of the last listed rank may say it. Rank 7
+  /// on device 7 ends a node of eight.
+  int ranks_per_node(int ranks) const;
+  /// What ranks_per_node() takes for granted, for people; empty: nothing.
+  std::string doubt(int ranks) const;
+
+ private:
+  bool is_cut(int ranks) const;
+  struct Group {
+    int lines = 0;
+    std::map<std::string, int> of_host = {};
+  };
+  std::map<int, Group> groups_;
+  std::set<std::pair<std::string, std::string>> devices_;  // by host
+  int highest_rank_ = -1;
+  std::optional<int> last_device_;  // of the highest rank
+  bool one_name_for_several_ = false;
+  std::optional<int> ranks_, ranks_per_node_;  // set() outright
+};
+
+/// How credible a title is.
+enum class TitleStrength { mention, command, statement };
+
+/// The rows between two headers, with what the log says about them: listed ranks, and titles in the
+/// order in which they came.
+struct BandwidthRun {
+  std::vector<BandwidthRow> rows;
+  ListedRanks listed;
+  std::vector<std::pair<TitleStrength, const BandwidthTest*>> titles;
+  std::optional<double> unit_s;  // of the times; absent: us or ms, as the bandwidths say
+  bool is_of_2017 = false;       // if the bandwidths do not say: that year prints ms
+  bool failed = false;           // the footer says that results were out of bounds
+};
+
+using Rows = std::span<const BandwidthRow>;
+
+/// Numbers of ranks, before anything excludes some.
+inline constexpr Interval kAnyRanks{2, kMostRanks};
+/// "4", "14 to 19" or "20 or more".
+inline std::string ranks_text(const Interval& ranks) {
+  if (ranks.single()) return fmt::format("{:g}", ranks.low);
+  return ranks.high < kMostRanks ? fmt::format("{:g} to {:g}", ranks.low, ranks.high)
+                                 : fmt::format("{:g} or more", ranks.low);
+}
+/// The whole n >= 2 whose factor lies in `ratio`.
+Interval ranks_of(BusFactor factor, const Interval& ratio);
+
+/// A log while its runs are read, one after the other. A reader of a format adds runs and refused
+/// rows, and takes the log at the end.
+class BandwidthLog {
+ public:
+  BandwidthLog(std::string source, std::string format, const CollectiveLogOptions& options)
+      : options_(options), log_{.source = std::move(source), .format = std::move(format)} {}
+
+  const std::string& source() const { return log_.source; }
+  const CollectiveLogOptions& options() const { return options_; }
+  void note(const std::string& text) {
+    if (said_.insert(text).second) log_.note(text);
+  }
+  /// Counts a row that could not be read; the message quotes the first `where`, quoted_line(), and
+  /// says why it was, if that is known.
+  void refuse(const std::string& where, const std::string& why = "");
+  /// Notes why readable rows are not used. It is an error if no others are left.
+  void leave_out(const std::string& why) { left_out_.push_back(why); }
+  /// Rows whose bandwidths contradict their times are refused; an ambiguous run, or part of one, is
+  /// left out with a note. Throws InputError if the caller's options contradict the log.
+  void add(BandwidthRun run);
+  /// Throws InputError if everything was left out.
+  CollectiveLog finish();
+
+ private:
+  void check_collective(const BandwidthRun& run) const;
+  void refuse_damaged(std::vector<BandwidthRow>& rows, double unit_s);
+  void add_stretch(const BandwidthRun& run, Rows rows, double unit_s);
+  int settled_ranks(const BandwidthRun& run, const Interval& possible);
+  void note_other_title(const BandwidthRun& run, const BandwidthTest& test);
+
+  CollectiveLogOptions options_;
+  CollectiveLog log_;
+  std::size_t refused_ = 0, wrong_ = 0;  // rows
+  std::string first_refused_;
+  bool failed_ = false;
+  std::set<std::string> said_;
+  std::vector<std::string> left_out_;  // why, one entry a run or a part of one
+};
 
 }  // namespace linerate::bench_logs

@@ -13,7 +13,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "linerate/bench_logs/bandwidth_log.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 

@@ -1,7 +1,7 @@
 // Tables of collective times: "bytes,seconds[,ranks[,collective[,type]]]" with or without a header.
 // Scripts make such tables of nccl-tests' output: rccl-tests' own CSV, vTrain's, and the columns of
 // the text with commas. Rows are grouped to runs by collective, ranks and ranks on a node, in
-// whatever order they come. Each run is then judged like a log of nccl-tests (bandwidth_log.hpp),
+// whatever order they come. Each run is then judged like a log of nccl-tests (log_readers.hpp),
 // so that bandwidths in the table are checked as well.
 #include <fmt/format.h>
 #include <simdjson.h>
@@ -14,7 +14,7 @@
 #include <map>
 #include <tuple>
 
-#include "linerate/bench_logs/bandwidth_log.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"

@@ -22,7 +22,6 @@
 #include <string_view>
 
 #include "linerate/core/index.hpp"
-#include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {

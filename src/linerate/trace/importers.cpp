@@ -20,7 +20,7 @@
   FOLDER(per_gradient)             \
   FOLDER(not_read)                 \
   FOLDER(horovod)                  \
-  FOLDER(pytorch)
+  FOLDER(kineto)
 
 namespace linerate::trace {
 
@@ -39,7 +39,7 @@ std::vector<Importer> all_importers() {
   LINERATE_IMPORTERS(LINERATE_ADD)
 #undef LINERATE_ADD
   all.push_back({.name = "unknown",
-                 .matches = [](const Head&) { return Match::yes; },
+                 .matches = [](const Head&) { return true; },
                  .advice = "expected a PyTorch, Horovod or Chakra trace or a linerate timeline, "
                            "found none of them"});
   return all;
@@ -52,13 +52,12 @@ const std::vector<Importer>& importers() {
   return all;
 }
 
-/// The first importer that does not say no. It is sure if that importer says yes, and not maybe.
+/// The last one matches all.
 Recognised recognise(std::string_view head) {
   const Head first(head);
-  for (const Importer& importer : importers())
-    if (const Match match = importer.matches(first); match != Match::no)
-      return {&importer, match == Match::yes};
-  return {};  // the last one matches all
+  const Importer& importer = *std::ranges::find_if(
+      importers(), [&first](const Importer& i) { return i.matches(first); });
+  return {&importer, importer.is_sure == nullptr || importer.is_sure(first)};
 }
 
 bool is_trace(std::string_view head) {

@@ -19,8 +19,7 @@
 #include "linerate/core/index.hpp"
 #include "linerate/explain/explanation.hpp"
 #include "linerate/trace/importers.hpp"
-#include "linerate/trace/job/exchange_sets.hpp"
-#include "linerate/trace/job/one_job.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "linerate/trace/to_workload.hpp"
@@ -195,10 +194,15 @@ Job load_job(const std::vector<std::filesystem::path>& paths, const LoadOptions&
 // (load.hpp) and makes a Workload (to_workload.hpp), a Timeline (timeline/timeline_job.hpp) or an
 // explanation of them.
 
-namespace {
-
-Imported import_traces(const std::vector<std::filesystem::path>& paths,
-                       const std::filesystem::path& first, const ImportOptions& options) {
+Imported import_files(const std::vector<std::filesystem::path>& paths,
+                      const ImportOptions& options) {
+  const std::filesystem::path first = input_files(paths).files.front();
+  InputFile input = InputFile::open(first);
+  const Importer& importer = *recognise(input.head()).importer;
+  if (importer.read_workload != nullptr && !options.alone.empty())
+    throw UsageError("--alone goes with the traces of a job; a per-gradient log is of one device");
+  if (importer.read_workload != nullptr)
+    return {.workload = importer.read_workload(input, options.log)};
   Imported imported;
   Job job = load_job(paths);
   const std::optional<Job> alone = load_alone(options.alone);
@@ -211,20 +215,6 @@ Imported import_traces(const std::vector<std::filesystem::path>& paths,
     imported.workload = workload_of(std::move(job), name, imported.notes, alone);
   }
   return imported;
-}
-
-}  // namespace
-
-Imported import_files(const std::vector<std::filesystem::path>& paths,
-                      const ImportOptions& options) {
-  const std::vector<std::filesystem::path> files = input_files(paths).files;
-  InputFile input = InputFile::open(files.front());
-  const Importer& importer = *recognise(input.head()).importer;
-  if (importer.read_workload != nullptr && !options.alone.empty())
-    throw UsageError("--alone goes with the traces of a job; a per-gradient log is of one device");
-  if (importer.read_workload != nullptr)
-    return {.workload = importer.read_workload(input, options.log)};
-  return import_traces(paths, files.front(), options);
 }
 
 doc::Timeline timeline_of_job(const Job& job, const std::filesystem::path& source) {

@@ -24,7 +24,6 @@
 #include "linerate/core/text.hpp"
 #include "linerate/trace/contention/slowdown.hpp"
 #include "linerate/trace/job/by_start.hpp"
-#include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {
@@ -181,17 +180,8 @@ class PurposeFinder {
 
 // ---- what a Workload holds of it ----
 
-std::optional<Collective> collective_of(CommOp op) {
-  static constexpr std::pair<CommOp, Collective> kCollectives[] = {
-      {CommOp::all_reduce, Collective::all_reduce},
-      {CommOp::reduce_scatter, Collective::reduce_scatter},
-      {CommOp::all_gather, Collective::all_gather},
-      {CommOp::all_to_all, Collective::all_to_all},
-      {CommOp::broadcast, Collective::broadcast}};
-  for (const auto& [mine, collective] : kCollectives)
-    if (mine == op) return collective;
-  return std::nullopt;
-}
+/// The first ones, up to broadcasts. Their names are those of collectives.
+bool may_be_held(CommOp op) { return op <= CommOp::broadcast; }
 
 /// "8 all-gathers, 2 broadcasts and 1 barrier".
 std::string in_words(const std::map<CommOp, double>& a_step) {
@@ -265,7 +255,7 @@ class Holder {
       const Communication& c = r.communications[i];
       const SentFor t = purposes_[rank][i];
       if (t == SentFor::gradients || t == SentFor::elsewhere || !counts(r, c.step)) continue;
-      if (!collective_of(c.op)) continue;
+      if (!may_be_held(c.op)) continue;
       const auto [place, at_s] = place_of(t, alone_.ranks[rank], i, backward[to_index(c.step)]);
       const Key key{place, alike_of(c), before[{c.step, {place, alike_of(c)}}]++};
       keys_.back()[i] = key;
@@ -324,7 +314,7 @@ class Holder {
     const auto& [place, alike, number] = key;
     const auto& [op, bytes, ranks] = alike;
     doc::OtherCollective o;
-    o.collective = *collective_of(op);
+    o.collective = parse_collective(name_of(op));
     // Statistics come from every rank; parameters are as many on any number of them.
     o.per_rank = op == CommOp::all_gather && place != doc::StepPlace::update && ranks > 0 &&
                  bytes % ranks == 0;

@@ -24,7 +24,6 @@
 #include "linerate/explain/explanation.hpp"
 #include "linerate/trace/contention/slowdown.hpp"
 #include "linerate/trace/job/by_start.hpp"
-#include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {

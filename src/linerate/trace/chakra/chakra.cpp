@@ -21,7 +21,7 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/importer/importer.hpp"
-#include "linerate/trace/input/json_repair.hpp"
+#include "linerate/trace/input/json_text.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 
 namespace linerate::trace {
@@ -89,22 +89,14 @@ class Wire {
     return value;
   }
   void skip(int type) {
-    switch (type) {
-      case 0:
-        varint();
-        break;
-      case 1:
-        fixed(8);
-        break;
-      case 2:
-        block();
-        break;
-      case 5:
-        fixed(4);
-        break;
-      default:
-        ok_ = false;
-    }
+    if (type == 0)
+      varint();
+    else if (type == 2)
+      block();
+    else if (type == 1 || type == 5)
+      fixed(type == 1 ? 8 : 4);
+    else
+      ok_ = false;
   }
 
  private:
@@ -325,10 +317,10 @@ std::string_view text_at(const simdjson::dom::element& e, const char* key) {
   return e[key].get(text) == simdjson::SUCCESS ? text : std::string_view();
 }
 
-bool is_chakra(std::string_view head) {
-  Wire w(head);
+bool is_chakra(const Head& head) {
+  Wire w(head.bytes());
   const std::string_view metadata = w.block();
-  return w.ok() && !metadata.empty() && version_of(metadata).has_value();
+  return !head.is_json() && w.ok() && !metadata.empty() && version_of(metadata).has_value();
 }
 
 /// A message that cannot be decoded is counted and passed over, since its length says where the
@@ -534,19 +526,18 @@ bool is_group_table(const Head& head) {
 std::vector<Importer> chakra_importers() {
   return {
       {.name = "Chakra execution trace",
-       .matches =
-           [](const Head& head) { return yes_if(!head.is_json() && is_chakra(head.bytes())); },
+       .matches = is_chakra,
        .read = read_chakra,
        .join = join_files},
       {.name = "Chakra JSON trace",
        .matches =
            [](const Head& head) {
-             return yes_if(head.form() == HeadForm::object && head.contains("\"workload_graph\""));
+             return head.form() == HeadForm::object && head.contains("\"workload_graph\"");
            },
        .read = read_chakra_json,
        .join = join_files},
       {.name = "Chakra process groups",
-       .matches = [](const Head& head) { return yes_if(is_group_table(head)); },
+       .matches = is_group_table,
        .read = read_chakra_groups,
        .join = join_files}};
 }

@@ -20,7 +20,6 @@
 #include "linerate/explain/program.hpp"
 #include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/collective_names.hpp"
-#include "linerate/trace/job/one_job.hpp"
 
 namespace linerate::trace {
 namespace {

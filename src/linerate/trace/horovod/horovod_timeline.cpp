@@ -19,8 +19,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/importer/importer.hpp"
-#include "linerate/trace/input/json_repair.hpp"
-#include "linerate/trace/input/json_token.hpp"
+#include "linerate/trace/input/json_text.hpp"
 #include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 
@@ -121,19 +120,10 @@ class HorovodReader {
     *ts += *offset_ns_;
     latest_ns_ = std::max(latest_ns_, *ts);
     Tensor& t = tensors_[pid];
-    switch (phase.front()) {
-      case 'B':
-        if (t.stack.size() < 64) t.stack.push_back({without_blanks(label), *ts});
-        break;
-      case 'X':
-        tick(t, label, *ts);
-        break;
-      case 'E':
-        end(pid, t, e, *ts);
-        break;
-      default:
-        break;
-    }
+    if (phase.front() == 'B' && t.stack.size() < 64)
+      t.stack.push_back({without_blanks(label), *ts});
+    if (phase.front() == 'X') tick(t, label, *ts);
+    if (phase.front() == 'E') end(pid, t, e, *ts);
   }
 
   Job finish() {
@@ -295,17 +285,17 @@ std::any read_horovod(PaddedText text, const std::string& name, const Progress&)
 }
 
 /// PyTorch's lists have complete events and categories; Horovod begins and ends.
-Match matches_horovod(const Head& head) {
-  if (head.form() != HeadForm::list) return Match::no;
-  return yes_if(head.contains_any({"NEGOTIATE_", "start_time_since_epoch_in_micros"}) ||
-                (head.has_phase('B') && !head.contains("\"cat\"")));
+bool is_horovod(const Head& head) {
+  return head.form() == HeadForm::list &&
+         (head.contains_any({"NEGOTIATE_", "start_time_since_epoch_in_micros"}) ||
+          (head.has_phase('B') && !head.contains("\"cat\"")));
 }
 
 }  // namespace
 
 std::vector<Importer> horovod_importers() {
   return {{.name = "Horovod timeline",
-           .matches = matches_horovod,
+           .matches = is_horovod,
            .read = read_horovod,
            .join = only_job}};
 }

@@ -51,13 +51,6 @@ class Head {
 
 struct PerGradientOptions;
 
-enum class Match : std::uint8_t {
-  no,
-  maybe,  // nothing in the head speaks against it, and nothing for it
-  yes
-};
-inline Match yes_if(bool holds) { return holds ? Match::yes : Match::no; }
-
 /// One file as its importer read it: a type that the importer's `join` knows.
 struct FilePart {
   std::string file;
@@ -67,7 +60,7 @@ struct FilePart {
 struct Importer {
   /// As docs/importers.md calls the format.
   std::string_view name;
-  Match (*matches)(const Head& head);
+  bool (*matches)(const Head& head);
   /// What to do with a file that `explain` does not read; "{file}" stands for its name.
   std::string_view advice = {};
   /// One file of a job. Null: not read. Throws InputError naming the file.
@@ -79,6 +72,8 @@ struct Importer {
   bool (*claims)(std::string_view text) = nullptr;
   /// For logs that hold a Workload and no events.
   doc::Workload (*read_workload)(InputFile& input, const PerGradientOptions& options) = nullptr;
+  /// Does the head also speak for it? Null: what matches is of the format.
+  bool (*is_sure)(const Head& head) = nullptr;
 };
 
 /// The `join` of formats whose every file is a whole Job.

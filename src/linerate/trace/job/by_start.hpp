@@ -54,4 +54,60 @@ inline StepPhase phase_at(const std::vector<PhaseSpan>& phases, std::int64_t tim
   return phase == nullptr || phase->span.end_ns <= time ? StepPhase::unknown : phase->phase;
 }
 
+// Private: do the traces of several ranks belong together?
+
+/// Throws InputError naming the file that is of another job. Each file is compared with the first
+/// one. It is of another job if its record lies more than 2 seconds apart. It is also of another
+/// job if they exchanged no common size in any common step. Times are absolute. Stamps that count
+/// from the start of a machine are not compared.
+void require_one_job(const Job& job);
+
+// The same rank on another clock.
+
+/// A pass keeps durations since its begin. `map` need not be linear, so the ends of a duration are
+/// mapped and not its length.
+template <typename Map>
+void map_times(BackwardPass& pass, const Map& map) {
+  const std::int64_t begin = pass.span.start_ns;
+  const auto since_begin = [&](std::int64_t ns) { return map(begin + ns) - map(begin); };
+  std::int64_t before = 0;
+  for (LayerRecord& layer : pass.layers) {
+    const std::int64_t end = before + layer.backward_ns;
+    layer.backward_ns = since_begin(end) - since_begin(before);
+    before = end;
+  }
+  for (GradientRecord& gradient : pass.gradients)
+    gradient.ready_ns = since_begin(gradient.ready_ns);
+  pass.span = {map(begin), map(pass.span.end_ns)};
+}
+
+/// `map`: from a time in ns to one, never decreasing. RankActivity::stamp_ns stays.
+template <typename Map>
+void map_times(RankActivity& rank, const Map& map) {
+  const auto move = [&map](Span& s) { s = {map(s.start_ns), map(s.end_ns)}; };
+  for_each_spans(rank, [&move](const char*, std::vector<Span>& spans) {
+    for (Span& s : spans) move(s);
+  });
+  if (rank.pauses)
+    for (PhaseSpan& s : *rank.pauses) move(s.span);
+  const auto move_step = [&move](StepSpan& s) {
+    move(s.span);
+    if (s.on_device) move(*s.on_device);
+  };
+  for (StepSpan& s : rank.steps) {
+    move_step(s);
+    for (StepSpan& mark : s.marks) move_step(mark);
+  }
+  for (PhaseSpan& s : rank.phases) move(s.span);
+  for (Communication& c : rank.communications) {
+    move(c.span);
+    if (c.ready_ns != kNotReady) c.ready_ns = map(c.ready_ns);
+  }
+  for (BackwardPass& p : rank.passes) map_times(p, map);
+}
+
+inline void shift(RankActivity& rank, std::int64_t by_ns) {
+  map_times(rank, [by_ns](std::int64_t ns) { return ns + by_ns; });
+}
+
 }  // namespace linerate::trace

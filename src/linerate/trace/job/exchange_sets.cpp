@@ -1,4 +1,4 @@
-#include "linerate/trace/job/exchange_sets.hpp"
+#include "linerate/trace/job/periods.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

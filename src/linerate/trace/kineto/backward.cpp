@@ -9,7 +9,7 @@
 //
 // A step may hold several passes. They add up if all have the same gradients and forward operators
 // run between them. They are turns if the parameters are updated between them.
-#include "linerate/trace/kineto/backward.hpp"
+#include "linerate/trace/kineto/kineto_trace.hpp"
 
 #include <fmt/format.h>
 
@@ -58,9 +58,10 @@ std::int64_t rows_of(const TensorShape& shape) {
 
 /// One use of a weight.
 struct WeightUse {
-  LayerOperator by = LayerOperator::none;
+  std::string kind;      // of the layer
   TensorShape weight{};  // of a product: ascending; of an embedding: empty until its gradient came
   doc::Block block;
+  LayerOperator by = LayerOperator::none;
   std::size_t node = 0;
   std::optional<std::size_t> layer{};  // of the gradient that it computed, if that came next
 };
@@ -91,7 +92,8 @@ std::optional<WeightUse> convolution(const Shapes& shapes) {
   if (groups < 1 || groups > kMostGroups || groups * weight[1] != input[1] || outputs % groups != 0)
     return std::nullopt;
   const std::int64_t positions = elements_of(output) / outputs;
-  return WeightUse{.weight = weight,
+  return WeightUse{.kind = fmt::format("conv{}d", weight.size() - 2),
+                   .weight = weight,
                    .block = {.a = elements / outputs,
                              .g = outputs / groups,
                              .groups = static_cast<int>(groups),
@@ -105,7 +107,9 @@ std::optional<WeightUse> product(const Shapes& shapes) {
   if (shapes.size() < 2 || shapes[0].size() != 2 || shapes[1].size() != 2) return std::nullopt;
   const std::int64_t p = shapes[0][0], n = shapes[0][1], q = shapes[1][1];
   if (shapes[1][0] != n || n < 1) return std::nullopt;
-  return WeightUse{.weight = {std::min(p, q), std::max(p, q)}, .block = {.rows_a = n, .rows_g = n}};
+  return WeightUse{.kind = "linear",
+                   .weight = {std::min(p, q), std::max(p, q)},
+                   .block = {.rows_a = n, .rows_g = n}};
 }
 
 /// The rows of its table are known with the table's gradient.
@@ -114,37 +118,28 @@ std::optional<WeightUse> embedding(const Shapes& shapes) {
   if (output.empty() || elements_of(output) <= 0) return std::nullopt;
   const std::int64_t rows = elements_of(output) / output.back();
   return WeightUse{
-      .weight = {},
+      .kind = "embedding",
       .block = {
           .kind = doc::BlockKind::embedding, .g = output.back(), .rows_a = rows, .rows_g = rows}};
 }
 
 /// A norm layer has a 2 x 2 factor for each unit. `weight`: which of the shapes is the weight's.
-std::optional<WeightUse> norm(const Shapes& shapes, std::size_t weight) {
+std::optional<WeightUse> norm(const char* kind, const Shapes& shapes, std::size_t weight) {
   if (shapes.size() <= weight || shapes[weight].empty()) return std::nullopt;  // it has no weight
   const std::int64_t units = elements_of(shapes[weight]), elements = elements_of(shapes[0]);
   if (units <= 0 || elements <= 0) return std::nullopt;
   return WeightUse{
+      .kind = kind,
       .weight = shapes[weight],
       .block = {.kind = doc::BlockKind::unit_wise, .g = units, .rows_g = elements / units}};
 }
 
 std::optional<WeightUse> use_of(LayerOperator by, const Shapes& shapes) {
-  switch (by) {
-    case LayerOperator::convolution:
-      return convolution(shapes);
-    case LayerOperator::product:
-      return product(shapes);
-    case LayerOperator::embedding:
-      return embedding(shapes);
-    case LayerOperator::batch_norm:
-      return norm(shapes, 2);
-    case LayerOperator::layer_norm:
-      return norm(shapes, 5);
-    case LayerOperator::checkpoint:
-    case LayerOperator::none:
-      break;
-  }
+  if (by == LayerOperator::convolution) return convolution(shapes);
+  if (by == LayerOperator::product) return product(shapes);
+  if (by == LayerOperator::embedding) return embedding(shapes);
+  if (by == LayerOperator::batch_norm) return norm("batch_norm", shapes, 2);
+  if (by == LayerOperator::layer_norm) return norm("layer_norm", shapes, 5);
   return std::nullopt;
 }
 
@@ -154,14 +149,10 @@ TensorShape ascending(TensorShape shape) {
 }
 
 bool reads(const WeightUse& use, const TensorShape& weight) {
-  switch (use.by) {
-    case LayerOperator::product:
-      return weight.size() == 2 && ascending(weight) == use.weight;
-    case LayerOperator::embedding:
-      return weight.size() == 2 && weight[1] == use.block.g;
-    default:
-      return weight == use.weight;
-  }
+  if (use.by == LayerOperator::product)
+    return weight.size() == 2 && ascending(weight) == use.weight;
+  if (use.by == LayerOperator::embedding) return weight.size() == 2 && weight[1] == use.block.g;
+  return weight == use.weight;
 }
 
 /// Fills in what its gradient alone says.
@@ -183,21 +174,6 @@ std::optional<doc::Block> of_elements(const WeightUse& use, std::int64_t element
   if (has_factors && more == block.groups * block.g) ++block.a;
   if (gradient_elements(block) != elements || !is_possible(block)) return std::nullopt;
   return block;
-}
-
-std::string kind_of(const WeightUse& use) {
-  switch (use.by) {
-    case LayerOperator::convolution:
-      return fmt::format("conv{}d", use.weight.size() - 2);
-    case LayerOperator::product:
-      return "linear";
-    case LayerOperator::embedding:
-      return "embedding";
-    case LayerOperator::layer_norm:
-      return "layer_norm";
-    default:
-      return "batch_norm";
-  }
 }
 
 /// Collects uses of weights during one backward pass. The caller reports nodes of autograd, and
@@ -268,7 +244,7 @@ class LayerWeights {
       LayerRecord& layer = layers[*use.layer];
       layer.block = of_elements(use, elements[*use.layer]);
       if (!layer.block) continue;
-      layer.kind = kind_of(use);
+      layer.kind = use.kind;
       layer.block->rows_g = rows[*use.layer];
       if (use.block.kind != doc::BlockKind::unit_wise) layer.block->rows_a = layer.block->rows_g;
     }

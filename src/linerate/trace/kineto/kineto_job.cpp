@@ -17,16 +17,17 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/job/by_start.hpp"
-#include "linerate/trace/job/exchange_sets.hpp"
-#include "linerate/trace/job/one_job.hpp"
-#include "linerate/trace/kineto/backward.hpp"
+#include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/kineto/kineto_trace.hpp"
-#include "linerate/trace/kineto/launch_join.hpp"
 
 namespace linerate::trace {
 namespace {
 
 constexpr std::size_t kShownOfName = 60;
+
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+}
 
 // A trace may lack communication, sizes, steps or a device, for different reasons. Each reason has
 // its own note, because each has another remedy: record with shapes, without graphs, or earlier.
@@ -157,58 +158,25 @@ void note_absences(const KinetoTrace& t, const RankActivity& rank, Job& job) {
 // The device's work takes the phase of its launch. Idle time of the device takes the phase that the
 // host was in at that time, since a device idles for its host.
 
-/// A thing that the host did. Without a phase it is an operator, whose phase resolved() finds.
-struct Item {
-  Span span;
-  std::optional<StepPhase> phase;
-};
-
-std::optional<StepPhase> phase_of(NameKind kind) {
-  switch (kind) {
-    case NameKind::loading:
-      return StepPhase::data_loading;
-    case NameKind::optimizer:
-      return StepPhase::optimizer;
-    case NameKind::evaluate:
-      return StepPhase::backward;
-    case NameKind::ddp:
-      return StepPhase::forward;
-    default:
-      return std::nullopt;
-  }
-}
-
 /// The outermost operators and annotations of each thread, by start: an operator inside another one
 /// has its phase.
-std::vector<Item> outermost_items(const KinetoTrace& t) {
+std::vector<const KinetoEvent*> outermost_items(const KinetoTrace& t) {
   const SpansByThread communications = host_communication_times(t);
   std::vector<const KinetoEvent*> ops;
   for (const KinetoEvent& op : t.ops)  // communication may be in any phase
     if (t.names[op.name].kind != NameKind::c10d && !is_within(communications, op))
       ops.push_back(&op);
-  std::ranges::sort(ops, [](const KinetoEvent* a, const KinetoEvent* b) {
-    return a->span.start_ns != b->span.start_ns ? a->span.start_ns < b->span.start_ns
-                                                : a->span.end_ns > b->span.end_ns;
-  });
-  std::vector<Item> items;
-  std::unordered_map<std::int64_t, std::int64_t> busy_until;  // by thread
-  for (const KinetoEvent* op : ops) {
-    const auto [until, fresh] = busy_until.try_emplace(op->tid, op->span.end_ns);
-    if (!fresh && op->span.start_ns < until->second) continue;
-    until->second = op->span.end_ns;
-    items.push_back({op->span, phase_of(t.names[op->name].kind)});
-  }
-  return items;
+  return outermost_of(std::move(ops));
 }
 
 /// Every item gets its phase.
-std::vector<PhaseSpan> resolved(const std::vector<Item>& items,
+std::vector<PhaseSpan> resolved(const KinetoTrace& t, const std::vector<const KinetoEvent*>& items,
                                 const std::vector<std::int64_t>& step_starts) {
   std::vector<std::optional<StepPhase>> phases;
-  for (const Item& item : items) phases.push_back(item.phase);
+  for (const KinetoEvent* item : items) phases.push_back(t.names[item->name].phase);
   std::int64_t backward = INT64_MAX;  // the next one
   for (std::size_t i = items.size(); i-- > 0;) {
-    const std::int64_t start = items[i].span.start_ns;
+    const std::int64_t start = items[i]->span.start_ns;
     if (phases[i] == StepPhase::backward) backward = start;
     const auto step = std::upper_bound(step_starts.begin(), step_starts.end(), start);
     if (!phases[i] && backward < (step == step_starts.end() ? INT64_MAX : *step))
@@ -219,7 +187,7 @@ std::vector<PhaseSpan> resolved(const std::vector<Item>& items,
   for (std::size_t i = 0; i < items.size(); ++i) {
     const StepPhase usual = going_on == StepPhase::data_loading ? StepPhase::forward : going_on;
     going_on = phases[i].value_or(usual);
-    work.push_back({items[i].span, going_on});
+    work.push_back({items[i]->span, going_on});
   }
   return work;
 }
@@ -240,7 +208,7 @@ std::vector<PhaseSpan> host_phases(const KinetoTrace& t) {
   std::vector<std::int64_t> step_starts;
   for (const StepSpan& s : t.steps) step_starts.push_back(s.span.start_ns);
   std::ranges::sort(step_starts);
-  return with_pauses(resolved(outermost_items(t), step_starts), step_starts);
+  return with_pauses(resolved(t, outermost_items(t), step_starts), step_starts);
 }
 
 /// Operators that work themselves, sorted.
@@ -432,7 +400,10 @@ class RankBuilder {
         if (name.text.find("nccl") == std::string::npos) other[e.name] += e.span.length();
         continue;
       }
-      if (name.suspicious) rank_.may_communicate.push_back(e.span), add_doubt(name);
+      if (name.suspicious) {
+        rank_.may_communicate.push_back(e.span);
+        add_once(job_.may_communicate, name.text.substr(0, kShownOfName));
+      }
       rank_.compute.push_back(e.span);
       rank_.compute_names.push_back(name.hash);
       rank_.launch_sizes.push_back(e.launch_size);
@@ -448,12 +419,6 @@ class RankBuilder {
     if (!shown.empty())
       job_.notes.push_back(fmt::format("{}: counted as communication by their names: {}", t_.source,
                                        join(shown, "; ")));
-  }
-
-  void add_doubt(const NameInfo& name) {
-    const std::string shown = name.text.substr(0, kShownOfName);
-    if (std::ranges::find(job_.may_communicate, shown) == job_.may_communicate.end())
-      job_.may_communicate.push_back(shown);
   }
 
   void add_communication(const KinetoEvent& e, const NameInfo& name, const LaunchJoin& join,
@@ -607,7 +572,7 @@ class RankBuilder {
         marks.push_back(&m);
     std::ranges::sort(marks, {}, start_of);
     for (const KinetoEvent* m : marks) {
-      const CollectiveArgs& a = t_.args[to_index(m->args)];
+      const CollectiveArgs& a = *t_.args_of(*m);
       if (!a.ignored)
         rank_.announced.push_back({step_.of_host(m->span.start_ns), a.op, bytes_of(a), a.dtype()});
     }
@@ -624,32 +589,20 @@ class RankBuilder {
 };
 
 /// Libraries that split a model over ranks, by how their annotations and operators begin.
-std::string_view sharding_library(std::string_view name) {
-  struct Library {
-    std::string_view prefix, name;
-  };
-  static constexpr std::array kLibraries = {
-      Library{"FSDP::", "FSDP2 (fully_shard)"}, Library{"fsdp::", "FSDP2 (fully_shard)"},
-      Library{"FullyShardedDataParallel", "FSDP (FullyShardedDataParallel)"},
-      Library{"DeepSpeedZeroOptimizer", "ZeRO (DeepSpeed)"}};
-  for (const Library& l : kLibraries)
-    if (name.starts_with(l.prefix)) return l.name;
-  return {};
-}
-
-bool contains(const std::vector<std::string>& all, std::string_view name) {
-  return std::ranges::find(all, name) != all.end();
-}
+constexpr std::pair<std::string_view, const char*> kShardingLibraries[] = {
+    {"FSDP::", "FSDP2 (fully_shard)"},
+    {"fsdp::", "FSDP2 (fully_shard)"},
+    {"FullyShardedDataParallel", "FSDP (FullyShardedDataParallel)"},
+    {"DeepSpeedZeroOptimizer", "ZeRO (DeepSpeed)"}};
 
 }  // namespace
 
 void add_rank(const KinetoTrace& trace, Job& job) {
   job.world_size = std::max(job.world_size, trace.world_size);
   for (std::size_t i = 0; i < trace.names.size(); ++i)
-    if (const std::string_view name =
-            sharding_library(trace.names[static_cast<std::int32_t>(i)].text);
-        !name.empty() && !contains(job.sharding_names, name))
-      job.sharding_names.emplace_back(name);
+    for (const auto& [prefix, name] : kShardingLibraries)
+      if (trace.names[static_cast<std::int32_t>(i)].text.starts_with(prefix))
+        add_once(job.sharding_names, name);
   RankBuilder(trace, job).build();
 }
 

@@ -7,13 +7,16 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
-#include "linerate/trace/input/json_repair.hpp"
+#include "linerate/trace/importer/importer.hpp"
+#include "linerate/trace/input/json_text.hpp"
 #include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/collective_names.hpp"
+#include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/kineto/kineto_trace.hpp"
 
 namespace linerate::trace {
@@ -81,26 +84,17 @@ void find_empty_marks(KinetoTrace& t) {
     t.steps[i].nothing_ran = work[i] <= least && lengths[i] <= most;
 }
 
-KinetoTrace scanned(const PaddedText& text, const std::string& name, const Progress& progress,
-                    ScanResult& result) {
-  KinetoTrace trace;
-  trace.source = name;
-  result = scan_kineto(text, progress, trace);
-  return trace;
-}
-
 /// If the strict parser stopped, the broken places known from real files are mended and the file is
 /// read again.
-KinetoTrace mended(PaddedText& text, const std::string& name, const Progress& progress,
-                   ScanResult& result) {
+KinetoTrace mended(PaddedText& text, const std::string& name, const Progress& progress) {
   const Repairs repairs = repair_json(text);
-  KinetoTrace trace = scanned(text, name, progress, result);
-  if (result.end == ScanEnd::no_events)
+  KinetoTrace trace = scan_kineto(text, name, progress);
+  if (trace.end == ScanEnd::no_events)
     throw InputError(name,
                      fmt::format("no \"traceEvents\" in it, and broken JSON: {}", repairs.text()));
-  if (result.end != ScanEnd::whole)
+  if (trace.end != ScanEnd::whole)
     throw InputError(name, fmt::format("not a trace, or damaged beyond repair after event {}: {}",
-                                       trace.events, result.reason));
+                                       trace.events, trace.reason));
   trace.notes.push_back(fmt::format("{}: damaged JSON was repaired: {}", name, repairs.text()));
   return trace;
 }
@@ -108,15 +102,6 @@ KinetoTrace mended(PaddedText& text, const std::string& name, const Progress& pr
 // Many programs write Chrome traces. Without this check the trace of another profiler would be read
 // as a PyTorch trace in which nothing happened. It runs only if no event was of PyTorch's kinds.
 // The first mark of the list that is in the text names the program.
-
-/// Keys and categories that PyTorch writes and the reader passes over.
-constexpr std::array<std::string_view, 7> kPyTorch = {"\"schemaVersion\"",
-                                                      "\"distributedInfo\"",
-                                                      "\"deviceProperties\"",
-                                                      "\"python_function\"",
-                                                      "\"cpu_instant_event\"",
-                                                      "\"fwdbwd\"",
-                                                      "\"ac2g\""};
 
 struct Line {
   std::string_view mark, advice;
@@ -153,13 +138,14 @@ constexpr std::array kForeign = {
 
 /// For a trace without an event of PyTorch's categories: what it is and what to do, or nullopt if
 /// it says that PyTorch wrote it.
-std::optional<std::string> foreign_trace(std::string_view text) {
-  const auto has = [text](std::string_view mark) {
-    return text.find(mark) != std::string_view::npos;
-  };
-  if (std::ranges::any_of(kPyTorch, has)) return std::nullopt;
+std::optional<std::string> foreign_trace(const Head& text) {
+  // Keys and categories that PyTorch writes and the reader passes over.
+  if (text.contains_any({"\"schemaVersion\"", "\"distributedInfo\"", "\"deviceProperties\"",
+                         "\"python_function\"", "\"cpu_instant_event\"", "\"fwdbwd\"",
+                         "\"ac2g\""}))
+    return std::nullopt;
   for (const Line& l : kForeign)
-    if (has(l.mark)) return std::string(l.advice);
+    if (text.contains(l.mark)) return std::string(l.advice);
   return "a Chrome trace of another program, because none of its events is of a kind that PyTorch "
          "writes (cpu_op, kernel, gpu_memcpy, user_annotation); give the trace of "
          "export_chrome_trace";
@@ -168,22 +154,21 @@ std::optional<std::string> foreign_trace(std::string_view text) {
 }  // namespace
 
 std::any read_kineto(PaddedText text, const std::string& name, const Progress& progress) {
-  ScanResult result;
-  KinetoTrace trace = scanned(text, name, progress, result);
-  if (result.end == ScanEnd::no_events)
+  KinetoTrace trace = scan_kineto(text, name, progress);
+  if (trace.end == ScanEnd::no_events)
     throw InputError(name, "valid JSON, but no \"traceEvents\" in it: not a PyTorch trace");
-  if (result.end == ScanEnd::out_of_memory)
+  if (trace.end == ScanEnd::out_of_memory)
     throw InputError(
         name,
         fmt::format("{} bytes of JSON need more memory than there is; filter or split the trace",
                     text.size()));
-  if (result.end == ScanEnd::damaged) trace = mended(text, name, progress, result);
-  if (trace.events == 0 && result.strangers > 0)
+  if (trace.end == ScanEnd::damaged) trace = mended(text, name, progress);
+  if (trace.events == 0 && trace.strangers > 0)
     throw InputError(name, fmt::format("expected events with \"ph\" or \"cat\", found {} elements "
                                        "without them: not a PyTorch trace",
-                                       result.strangers));
+                                       trace.strangers));
   if (trace.events > 0 && trace.own == 0)
-    if (const auto advice = foreign_trace(text.view())) throw InputError(name, *advice);
+    if (const auto advice = foreign_trace(Head(text.view()))) throw InputError(name, *advice);
   if (trace.events == 0)
     trace.notes.push_back(fmt::format("{}: the list of events is empty", name));
   if (trace.rank < 0) trace.rank = rank_in_name(name);
@@ -192,6 +177,76 @@ std::any read_kineto(PaddedText text, const std::string& name, const Progress& p
   mark_updates(trace);
   find_empty_marks(trace);
   return trace;
+}
+
+// The files of one PyTorch job: the traces of its ranks. Here ranks are checked to be of one job,
+// and files of one rank are joined as cycles.
+
+namespace {
+
+/// The heads of two files of one job say the same.
+void require_same_head(const KinetoTrace& first, const KinetoTrace& other) {
+  const auto differ = [&](const char* what, const auto& a, const auto& b) {
+    throw InputError(
+        other.source,
+        fmt::format("is of a job with {} {}, but {} is of one with {}; give the traces of one job",
+                    what, b, first.source, a));
+  };
+  if (first.world_size > 0 && other.world_size > 0 && first.world_size != other.world_size)
+    differ("ranks:", first.world_size, other.world_size);
+  if (!first.backend.empty() && !other.backend.empty() && first.backend != other.backend)
+    differ("back end", first.backend, other.backend);
+}
+
+/// Traces without a rank that show no job around them are cycles of one process.
+void number_lone_process(std::vector<KinetoTrace>& traces) {
+  const bool lone = std::ranges::all_of(traces, [](const KinetoTrace& t) {
+    return t.rank < 0 && t.world_size <= 1 && t.args.empty() && t.marks.empty();
+  });
+  if (traces.size() > 1 && lone)
+    for (KinetoTrace& t : traces) t.rank = 0;
+}
+
+std::vector<RankOfFile> ranks_stated(const std::vector<KinetoTrace>& traces) {
+  std::vector<RankOfFile> ranks;
+  for (const KinetoTrace& t : traces) ranks.push_back({t.rank, t.source});
+  return ranks;
+}
+
+Job join_pytorch(std::vector<FilePart> parts) {
+  std::vector<KinetoTrace> traces;
+  for (FilePart& part : parts)
+    traces.push_back(std::any_cast<KinetoTrace>(std::move(part.content)));
+  number_lone_process(traces);
+  require_ranks(ranks_stated(traces), true);
+  for (const KinetoTrace& t : traces) require_same_head(traces.front(), t);
+  Job job;
+  for (KinetoTrace& t : traces) {
+    add_rank(t, job);
+    t = KinetoTrace{};  // ranks are many and large
+  }
+  join_cycles(job);
+  require_one_job(job);
+  return job;
+}
+
+/// Any JSON may be one: distributedInfo and deviceProperties may fill the head.
+bool is_pytorch(const Head& head) {
+  return head.contains_any(
+      {"\"traceEvents\"", "\"distributedInfo\"", "\"deviceProperties\"", "\"ph\""});
+}
+
+}  // namespace
+
+std::vector<Importer> kineto_importers() {
+  return {{.name = "PyTorch trace",
+           .matches =
+               [](const Head& head) {
+                 return head.is_json() && head.form() != HeadForm::nested_list;
+               },
+           .read = read_kineto,
+           .join = join_pytorch,
+           .is_sure = is_pytorch}};
 }
 
 }  // namespace linerate::trace

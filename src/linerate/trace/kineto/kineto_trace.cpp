@@ -10,7 +10,7 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/random.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/trace/input/json_token.hpp"
+#include "linerate/trace/input/json_text.hpp"
 #include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 
@@ -27,33 +27,43 @@ LayerOperator layer_operator(std::string_view name) {
   return name.ends_with("batch_norm_backward") ? LayerOperator::batch_norm : LayerOperator::none;
 }
 
+/// How names begin that mean one thing.
+struct NameBegin {
+  std::string_view text;
+  NameKind kind;
+  std::optional<StepPhase> phase = {};
+};
+constexpr std::array kNameBegins = {
+    NameBegin{"DistributedDataParallel.forward", NameKind::ddp, StepPhase::forward},
+    NameBegin{"enumerate(DataLoader)", NameKind::loading, StepPhase::data_loading},
+    NameBegin{"Optimizer.step#", NameKind::optimizer, StepPhase::optimizer},
+    NameBegin{"Optimizer.zero_grad#", NameKind::optimizer, StepPhase::optimizer},
+    NameBegin{"autograd::engine::evaluate_function", NameKind::evaluate, StepPhase::backward}};
+
 /// Tests go from names that mean one thing to names that must be searched. Kernels come last: their
 /// names are long and contain almost anything.
 NameInfo describe(std::string_view raw) {
   NameInfo info;
   info.text = raw;
   info.layer = layer_operator(raw);
+  for (const NameBegin& b : kNameBegins)
+    if (raw.starts_with(b.text)) return info.kind = b.kind, info.phase = b.phase, info;
   if (raw.starts_with("ProfilerStep#")) {
     const auto n = parse_whole(raw.substr(13));
     info.kind = n ? NameKind::step : NameKind::plain;
     info.step = n.value_or(-1);
     return info;
   }
-  if (raw.starts_with("DistributedDataParallel.forward")) return info.kind = NameKind::ddp, info;
-  if (raw.starts_with("enumerate(DataLoader)") || lowered(raw).starts_with("dataloader"))
-    return info.kind = NameKind::loading, info;
-  if (raw.starts_with("Optimizer.step#") || raw.starts_with("Optimizer.zero_grad#"))
-    return info.kind = NameKind::optimizer, info;
   if (raw == "record_param_comms") return info.kind = NameKind::param_comms, info;
   if (raw == "torch::autograd::AccumulateGrad") return info.kind = NameKind::accumulate_grad, info;
-  if (raw.starts_with("autograd::engine::evaluate_function"))
-    return info.kind = NameKind::evaluate, info;
   if (raw.starts_with("c10d::")) {
     info.kind = NameKind::c10d;
     info.op = op_of_collective_name(raw.substr(6));
     return info;
   }
   const std::string low = lowered(raw);
+  if (low.starts_with("dataloader"))
+    return info.kind = NameKind::loading, info.phase = StepPhase::data_loading, info;
   // "nccl:all_reduce", "gloo:all_reduce", "xccl:...", "mpi:..."; "nccl::..." is a kernel
   const std::size_t colon = low.find(':');
   if (colon != std::string::npos && colon > 0 && colon < 12 && low.find_first_of(" (<") > colon &&
@@ -65,17 +75,10 @@ NameInfo describe(std::string_view raw) {
     info.host_backend = low.starts_with("gloo:") || low.starts_with("mpi:");
     return info;
   }
-  switch (kernel_communicates(low)) {
-    case Communicates::yes:
-      info.kind = NameKind::communication_kernel;
-      info.op = op_of_kernel_name(low);
-      break;
-    case Communicates::maybe:
-      info.suspicious = true;
-      break;
-    case Communicates::no:
-      break;
-  }
+  const Communicates communicates = kernel_communicates(low);
+  info.suspicious = communicates == Communicates::maybe;
+  if (communicates == Communicates::yes)
+    info.kind = NameKind::communication_kernel, info.op = op_of_kernel_name(low);
   return info;
 }
 

@@ -86,6 +86,7 @@ struct NameInfo {
       false;  // comm_mark: gloo and other CPU back ends, whose mark is the communication
   bool suspicious = false;  // sounds like communication, and no library of such names is known
   std::int64_t step = -1;   // ProfilerStep#n
+  std::optional<StepPhase> phase = {};  // that the name states
 };
 
 /// Distinct names with their meaning. A trace has far fewer names than events, so events keep an
@@ -152,6 +153,9 @@ struct KinetoEvent {
   bool to_device = false;  // a copy from the host
 };
 
+/// How the pass over the JSON of a file ended.
+enum class ScanEnd : std::uint8_t { whole, no_events, out_of_memory, damaged };
+
 /// One rank's trace. Events refer to names, args, splits and shapes by index, because many events
 /// share them, and a trace has millions of events.
 struct KinetoTrace {
@@ -179,6 +183,14 @@ struct KinetoTrace {
   std::size_t other_device = 0;  // records of accelerators not understood here
   std::size_t without_duration = 0, bad_time = 0, absurd = 0;
   std::vector<std::string> notes;
+  ScanEnd end = ScanEnd::whole;
+  const char* reason = "";    // the parser's own words
+  std::size_t strangers = 0;  // elements of the list that are no events
+
+  /// Null: it has none.
+  const CollectiveArgs* args_of(const KinetoEvent& e) const {
+    return e.args < 0 ? nullptr : &args[to_index(e.args)];
+  }
 };
 
 inline bool is_communication_kernel(const KinetoTrace& trace, const KinetoEvent& e) {
@@ -200,24 +212,16 @@ SpansByThread spans_by_thread(const KinetoTrace& trace, const Wanted& wanted) {
 // Private: a file becomes a trace (tokens.cpp, kineto_reader.cpp), and a trace a rank of a job
 // (kineto_job.cpp).
 
-enum class ScanEnd : std::uint8_t { whole, no_events, out_of_memory, damaged };
-
-/// How a pass over the JSON of a file ended.
-struct ScanResult {
-  ScanEnd end = ScanEnd::whole;
-  std::size_t strangers = 0;  // elements of the list that are no events
-  const char* reason = "";    // the parser's own words
-};
-
-/// Fills a trace from a file with keys in any order, or from a bare array of events. Events keep
-/// the order of the file. Threads of the host whose "tid" is a word get negative numbers.
-ScanResult scan_kineto(const PaddedText& text, const Progress& progress, KinetoTrace& trace);
+/// The trace of a file with keys in any order, or with a bare array of events. Events keep the
+/// order of the file. Threads of the host whose "tid" is a word get negative numbers.
+KinetoTrace scan_kineto(const PaddedText& text, const std::string& source,
+                        const Progress& progress);
 
 /// A KinetoTrace. Throws InputError naming file and place. Mends what real files have broken
-/// (json_repair.hpp) and notes it.
+/// (json_text.hpp) and notes it.
 std::any read_kineto(PaddedText text, const std::string& name, const Progress& progress);
 
-/// Adds the rank to the job. Kernels are joined with their collective metadata (launch_join.hpp),
+/// Adds the rank to the job. Kernels are joined with their collective metadata (launch_join.cpp),
 /// and steps are assigned by launch. Notes say what stays unknown. Times become absolute;
 /// Job::origin_ns is not touched.
 void add_rank(const KinetoTrace& trace, Job& job);
@@ -254,5 +258,148 @@ class DeviceClock {
  private:
   std::vector<Span> done_;  // launch, running maximum of the kernels' ends
 };
+
+// Private: what the launch on the host says about the communication kernel that it started.
+
+/// Where a communication kernel comes from.
+struct KernelOrigin {
+  const KinetoEvent* launch = nullptr;   // null: not in the trace
+  const CollectiveArgs* args = nullptr;  // of the trace or the join; null: no metadata
+  bool deduced = false;  // only the annotation around the launch knows, no metadata of its own
+  CommOp marked = CommOp::unknown;  // the operation that this annotation names
+};
+
+/// Joins kernels with their collective metadata: own arguments, then External id, then the
+/// record_param_comms operations that the launch moves, then the annotation around it. The trace
+/// and its launches must outlive it.
+class LaunchJoin {
+ public:
+  LaunchJoin(const KinetoTrace& trace, const LaunchTimes& launches);
+
+  KernelOrigin origin_of(const KinetoEvent& kernel) const;
+
+ private:
+  using EventsByThread =
+      std::unordered_map<std::int64_t, std::vector<const KinetoEvent*>>;  // by start
+
+  void sum_coalesced();
+  bool is_coalesced(const KinetoEvent& mark) const;
+  const CollectiveArgs* own_args(const KinetoEvent& kernel, const KinetoEvent* launch) const;
+  const CollectiveArgs* args_around(const KinetoEvent& launch) const;
+  const KinetoEvent* annotation_around(const KinetoEvent& launch) const;
+
+  const KinetoTrace& trace_;
+  const LaunchTimes& launches_;
+  std::unordered_map<std::uint64_t, const CollectiveArgs*> args_by_id_;  // by External id
+  std::unordered_map<std::uint64_t, CollectiveArgs> sums_;  // of one launch, by correlation
+  EventsByThread records_;  // record_param_comms operations that have arguments
+  EventsByThread marks_;    // all
+};
+
+// Private: which c10d operator issued a communication of Gloo or MPI. The annotation of the
+// communication names neither the operator nor the group.
+//
+// Ranks issue in the same order, but several threads of a back end run what was issued, in another
+// order on each rank. Ranks 0, 1 and 2 issue buckets A, B and C. On rank 0 they start as A, B, C,
+// on rank 1 as B, A, C, on rank 2 as A, C, B. Matched by start, B on rank 1 would be A on rank 0.
+// Matched by the order of issue they agree.
+
+/// A communication that ran on the host, with what its issuing operator says of it.
+struct HostCommunication {
+  const KinetoEvent* mark = nullptr;
+  CollectiveArgs args;  // the operation is the operator's: a reduce-scatter runs as an all-reduce
+  std::int64_t issued = -1;     // place of the operator among all; -1: none found
+  std::int64_t called_ns = -1;  // when it began
+};
+
+/// Communications by start. Operators are visited in order, and each takes the first annotation
+/// after it that is free and has its operation and size. Among buckets of equal size a swap is
+/// possible. It changes neither sizes nor the order of issue.
+std::vector<HostCommunication> host_communications(const KinetoTrace& trace);
+
+// Private: a job whose device is the CPU: which of the host's records are computation.
+
+/// Is there nothing of an accelerator in it: no back end, launch or annotation of one?
+bool runs_on_cpu(const KinetoTrace& trace);
+
+/// When host back ends communicated, by thread: disjoint, by start.
+SpansByThread host_communication_times(const KinetoTrace& trace);
+/// Whether an operator of the host ran within one of these spans of its thread. Operators of a host
+/// back end's own threads are part of its communication: Gloo copies gathered tensors to where they
+/// belong and adds sparse ones up there.
+bool is_within(const SpansByThread& spans, const KinetoEvent& op);
+
+/// Those that lie in no other one of the same thread, by start.
+std::vector<const KinetoEvent*> outermost_of(std::vector<const KinetoEvent*> ops);
+
+/// Outermost operators on the thread of the steps, nodes of the autograd engine among them: by
+/// start, disjoint.
+std::vector<Span> host_calls(const KinetoTrace& trace);
+
+/// Fills RankActivity::compute and compute_names with the operators of the host that compute.
+/// Annotations around operators do not count, and neither do operators inside a communication or
+/// those of the data loader. An operator that communicates inside does not count itself; the
+/// operators in it do.
+void add_host_computation(const KinetoTrace& trace, RankActivity& rank);
+
+// Private: how much of an all-to-all with uneven splits crosses the network.
+
+/// For one rank's trace, which must outlive it. Counts what stayed unknown.
+///
+/// Example. Rank 1 of three sends rows in parts of 2, 4 and 6 and receives parts of 1, 4 and 3. Its
+/// own part of 4 stays on the rank. So it sends 8 rows and receives 4, and the link carries 8.
+class UnevenAllToAll {
+ public:
+  explicit UnevenAllToAll(const KinetoTrace& trace) : trace_(trace) {}
+
+  /// The larger of what the rank sends and receives in bytes, its own part left out. -1: the splits
+  /// are even, or unknown.
+  std::int64_t bus_bytes_of(const CollectiveArgs& args);
+  /// One note for each reason why splits stayed unknown.
+  std::vector<std::string> notes() const;
+
+ private:
+  std::optional<std::size_t> own_position(const CollectiveArgs& args) const;
+
+  const KinetoTrace& trace_;
+  std::size_t cut_ = 0, unplaced_ = 0;
+};
+
+// Private: which communications may carry gradients, and what turn of a step they belong to, by
+// when the host asked for them.
+
+/// Gradients exist from a backward pass to the optimizer's step. A communication that is asked for
+/// between that step and the next backward pass carries something else. Examples are averaged
+/// parameters, a loss, statistics of norm layers.
+///
+/// Example. Backward runs from 1 to 5 ms, the optimizer from 6 to 7 ms, and backward again from 10
+/// ms. A call at 4 or 6.5 ms may carry gradients, a call at 8 ms may not. If both passes are of one
+/// step, a call at 11 ms belongs to its turn 1.
+class GradientCalls {
+ public:
+  explicit GradientCalls(const KinetoTrace& trace);
+
+  /// True if the trace has no backward pass or no optimizer.
+  bool may_carry(std::int64_t called_ns) const;
+  /// The turn of the step that a call belongs to, from 0. A turn ends with an update that has a
+  /// backward pass before it and another one between it and the call.
+  int turn_of(std::int64_t step_began_ns, std::int64_t called_ns) const;
+
+ private:
+  bool backward_in(Span window) const;
+
+  std::vector<std::int64_t> backward_;  // begins of autograd's nodes, ascending
+  std::vector<Span> optimizer_;         // steps of it: disjoint, by start
+  std::vector<Span> updates_;           // of these, without a backward pass in or around them
+};
+
+// Private: the backward passes of one rank, from a trace's own records.
+
+/// Gradients, layers and times of the backward passes that the host ran within each step, by start.
+/// Times are as in the trace. A step has several passes if it accumulates: passes over the same
+/// gradients with forward operators between them. Otherwise all of it is one pass, also if an
+/// update parts it into turns (GradientRecord::turn). Steps without gradients, or without their
+/// shapes, have no pass.
+std::vector<BackwardPass> backward_passes(const KinetoTrace& trace, const GradientCalls& calls);
 
 }  // namespace linerate::trace

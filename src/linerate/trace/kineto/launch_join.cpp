@@ -5,7 +5,7 @@
 // 2. the record_param_comms operation with the kernel's External id
 // 3. the record_param_comms operation around the launch, on the launching thread
 // 4. the input of an annotation around it, such as nccl:all_reduce; such a size counts as deduced
-#include "linerate/trace/kineto/launch_join.hpp"
+#include "linerate/trace/kineto/kineto_trace.hpp"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <unordered_set>
 #include <utility>
 
 #include "linerate/core/index.hpp"
@@ -64,7 +63,7 @@ LaunchJoin::LaunchJoin(const KinetoTrace& t, const LaunchTimes& launches)
     marks_[m.tid].push_back(&m);
     if (m.args < 0 || t.names[m.name].kind != NameKind::param_comms) continue;
     records_[m.tid].push_back(&m);
-    if (joins_ids && m.external_id != 0) args_by_id_[m.external_id] = m.args;
+    if (joins_ids && m.external_id != 0) args_by_id_[m.external_id] = t.args_of(m);
   }
   for (EventsByThread* threads : {&records_, &marks_})
     for (auto& [tid, marks] : *threads) std::ranges::sort(marks, {}, start_of);
@@ -97,7 +96,7 @@ void LaunchJoin::sum_coalesced() {
       auto record = is_first ? records.begin() : end_of_marks_before(records, before->first.second);
       std::vector<const CollectiveArgs*> parts;
       for (; record != end_of_marks_before(records, launch->first.second); ++record)
-        parts.push_back(at((*record)->args));
+        parts.push_back(trace_.args_of(**record));
       if (const auto sum = sum_of(parts)) sums_[launch->second] = *sum;
     }
 }
@@ -109,37 +108,34 @@ KernelOrigin LaunchJoin::origin_of(const KinetoEvent& kernel) const {
   if (origin.launch == nullptr) return origin;
   if (const KinetoEvent* mark = annotation_around(*origin.launch)) {
     origin.marked = trace_.names[mark->name].op;
-    if (origin.deduced) origin.args = at(mark->args);
+    if (origin.deduced) origin.args = trace_.args_of(*mark);
   }
   return origin;
-}
-
-const CollectiveArgs* LaunchJoin::at(std::int32_t args) const {
-  return args < 0 ? nullptr : &trace_.args[to_index(args)];
 }
 
 /// The collective's own metadata, in the order of the list at the head of this file. Last comes the
 /// sum of the records that the launch moves together. Null: there is none.
 const CollectiveArgs* LaunchJoin::own_args(const KinetoEvent& kernel,
                                            const KinetoEvent* launch) const {
-  if (kernel.args >= 0) return at(kernel.args);
+  if (kernel.args >= 0) return trace_.args_of(kernel);
   if (const auto found = args_by_id_.find(kernel.external_id);
       kernel.external_id != 0 && found != args_by_id_.end())
-    return at(found->second);
+    return found->second;
   if (launch == nullptr) return nullptr;
-  if (const CollectiveArgs* around = at(args_around(*launch))) return around;
+  if (const CollectiveArgs* around = args_around(*launch)) return around;
   const auto sum = sums_.find(launch->correlation);
   return sum == sums_.end() ? nullptr : &sum->second;
 }
 
-std::int32_t LaunchJoin::args_around(const KinetoEvent& launch) const {
+const CollectiveArgs* LaunchJoin::args_around(const KinetoEvent& launch) const {
   const auto thread = records_.find(launch.tid);
-  if (thread == records_.end()) return -1;
+  if (thread == records_.end()) return nullptr;
   constexpr int kNesting = 8;
   auto at = end_of_marks_before(thread->second, launch.span.start_ns);
   for (int seen = 0; at != thread->second.begin() && seen < kNesting; ++seen)
-    if (const KinetoEvent* m = *--at; m->span.end_ns >= launch.span.start_ns) return m->args;
-  return -1;
+    if (const KinetoEvent* m = *--at; m->span.end_ns >= launch.span.start_ns)
+      return trace_.args_of(*m);
+  return nullptr;
 }
 
 /// The innermost nccl:* annotation on the launching thread that contains the launch.
@@ -186,10 +182,6 @@ bool may_be(const CollectiveArgs& issued, const CollectiveArgs& ran) {
   return n == issued.in_elements || n == issued.out_elements;
 }
 
-CollectiveArgs args_of(const KinetoTrace& t, std::int32_t args) {
-  return args < 0 ? CollectiveArgs{} : t.args[to_index(args)];
-}
-
 /// Type and group of the annotation, operation and array sizes of the operator.
 void take_operator(const CollectiveArgs& issued, CollectiveArgs& args) {
   if (issued.op != CommOp::unknown) args.op = issued.op;
@@ -204,7 +196,8 @@ std::vector<HostCommunication> host_communications(const KinetoTrace& t) {
   std::vector<HostCommunication> all;
   for (const KinetoEvent& m : t.marks)
     if (t.names[m.name].host_backend) {
-      HostCommunication c{.mark = &m, .args = args_of(t, m.args)};
+      HostCommunication c{.mark = &m, .args = {}};
+      if (const CollectiveArgs* args = t.args_of(m)) c.args = *args;
       if (c.args.op == CommOp::unknown) c.args.op = t.names[m.name].op;
       all.push_back(c);
     }
@@ -214,7 +207,7 @@ std::vector<HostCommunication> host_communications(const KinetoTrace& t) {
   std::ranges::stable_sort(operators, {}, start_of);
   std::size_t first = 0;  // everything before it is taken, or older than any further operator
   for (std::size_t i = 0; i < operators.size(); ++i) {
-    const CollectiveArgs issued = args_of(t, operators[i]->args);
+    const CollectiveArgs& issued = *t.args_of(*operators[i]);
     const std::int64_t start = operators[i]->span.start_ns;
     while (first < all.size() && (all[first].issued >= 0 || all[first].mark->span.start_ns < start))
       ++first;
@@ -275,22 +268,32 @@ bool is_within(const SpansByThread& spans, const KinetoEvent& op) {
 }
 
 /// Sorted by start and the longer one first, an operator is outermost if it starts after the end of
-/// the last outermost one.
+/// the last outermost one of its thread.
+std::vector<const KinetoEvent*> outermost_of(std::vector<const KinetoEvent*> ops) {
+  std::ranges::sort(ops, {}, [](const KinetoEvent* op) {
+    return std::pair(op->span.start_ns, -op->span.end_ns);
+  });
+  std::unordered_map<std::int64_t, std::int64_t> busy_until;  // by thread
+  std::erase_if(ops, [&busy_until](const KinetoEvent* op) {
+    const auto [until, fresh] = busy_until.try_emplace(op->tid, op->span.end_ns);
+    if (!fresh && op->span.start_ns < until->second) return true;
+    until->second = op->span.end_ns;
+    return false;
+  });
+  return ops;
+}
+
 std::vector<Span> host_calls(const KinetoTrace& t) {
-  std::vector<Span> all;
+  std::vector<const KinetoEvent*> ops;
   for (const KinetoEvent& op : t.ops) {
     const NameKind kind = t.names[op.name].kind;
     if (op.tid == t.step_thread && (kind == NameKind::plain || kind == NameKind::accumulate_grad ||
                                     kind == NameKind::evaluate))
-      all.push_back(op.span);
+      ops.push_back(&op);
   }
-  std::ranges::sort(all, [](const Span& a, const Span& b) {
-    return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.end_ns > b.end_ns;
-  });
-  std::vector<Span> outermost;
-  for (const Span& s : all)
-    if (outermost.empty() || s.start_ns >= outermost.back().end_ns) outermost.push_back(s);
-  return outermost;
+  std::vector<Span> calls;
+  for (const KinetoEvent* op : outermost_of(std::move(ops))) calls.push_back(op->span);
+  return calls;
 }
 
 void add_host_computation(const KinetoTrace& t, RankActivity& rank) {

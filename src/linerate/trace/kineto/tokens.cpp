@@ -16,7 +16,7 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/core/random.hpp"
-#include "linerate/trace/input/json_token.hpp"
+#include "linerate/trace/input/json_text.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/kineto/kineto_trace.hpp"
 
@@ -51,11 +51,6 @@ struct ArgTokens {
 struct EventTokens {
   std::string_view phase, category, name, tid, ts, dur;
   ArgTokens args;
-};
-
-/// What the whole file says about its rank; tokens as written, empty when absent.
-struct FileTokens {
-  std::string base_time, rank, world_size, backend, groups;
 };
 
 /// Both sets of names, of 2020 and of today; upper case in 2021.
@@ -154,16 +149,8 @@ class KinetoRecords {
  public:
   explicit KinetoRecords(KinetoTrace& out) : out_(out) {}
 
-  /// Rank, ranks and groups of the job and time base, which may follow the events.
-  void file(const FileTokens& f) {
-    out_.rank = small_number(f.rank);
-    out_.world_size = small_number(f.world_size);
-    out_.backend = unquoted(f.backend);
-    out_.base_ns = parse_whole(f.base_time).value_or(0);
-    if (std::abs(out_.base_ns) > INT64_MAX / 4) out_.base_ns = 0;
-    out_.configured = parse_configured_groups(f.groups);
-    out_.groups = resolve_groups(groups_, out_.configured, out_.world_size);
-  }
+  /// What the head of the file says of the groups may follow the events.
+  void finish() { out_.groups = resolve_groups(groups_, out_.configured, out_.world_size); }
 
   /// May the arguments of this event be passed over? Most of a file is operators of the host.
   bool needs_no_args(EventCategory category, std::string_view name) {
@@ -360,17 +347,20 @@ class KinetoRecords {
 /// Reads a document of events.
 class Scan {
  public:
-  Scan(KinetoTrace& out, const Progress& progress)
-      : out_(out), progress_(progress), records_(out) {}
+  Scan(const std::string& source, const Progress& progress) : progress_(progress) {
+    out_.source = source;
+  }
 
-  ScanResult read(const PaddedText& text) {
+  KinetoTrace read(const PaddedText& text) {
     text_begin_ = text.data();
     const error_code error = read_document(text);
-    records_.file(file_);
-    ScanEnd end = saw_events_ ? ScanEnd::whole : ScanEnd::no_events;
-    if (error) end = ScanEnd::damaged;
-    if (error == simdjson::MEMALLOC || error == simdjson::CAPACITY) end = ScanEnd::out_of_memory;
-    return {.end = end, .strangers = strangers_, .reason = simdjson::error_message(error)};
+    records_.finish();
+    out_.end = saw_events_ ? ScanEnd::whole : ScanEnd::no_events;
+    if (error) out_.end = ScanEnd::damaged;
+    if (error == simdjson::MEMALLOC || error == simdjson::CAPACITY)
+      out_.end = ScanEnd::out_of_memory;
+    out_.reason = simdjson::error_message(error);
+    return std::move(out_);
   }
 
  private:
@@ -409,7 +399,8 @@ class Scan {
       return read_events(events);
     }
     if (key_is(key, "baseTimeNanoseconds")) {
-      file_.base_time = field.value().raw_json_token();
+      const auto base_ns = parse_whole(field.value().raw_json_token()).value_or(0);
+      out_.base_ns = std::abs(base_ns) > INT64_MAX / 4 ? 0 : base_ns;
     } else if (key_is(key, "distributedInfo")) {
       ondemand::object info;
       if (field.value().get_object().get(info) == simdjson::SUCCESS) return read_distributed(info);
@@ -423,15 +414,15 @@ class Scan {
       if (auto e = std::move(entry).get(field)) return e;
       const char* key = field.key().raw();
       if (key_is(key, "rank"))
-        file_.rank = field.value().raw_json_token();
+        out_.rank = small_number(field.value().raw_json_token());
       else if (key_is(key, "world_size"))
-        file_.world_size = field.value().raw_json_token();
+        out_.world_size = small_number(field.value().raw_json_token());
       else if (key_is(key, "backend"))
-        file_.backend = field.value().raw_json_token();
+        out_.backend = unquoted(field.value().raw_json_token());
       else if (key_is(key, "pg_config")) {
         std::string_view groups;
         if (auto e = raw_list(field.value(), groups)) return e;
-        file_.groups = groups;
+        out_.configured = parse_configured_groups(groups);
       }
     }
     return simdjson::SUCCESS;
@@ -445,13 +436,13 @@ class Scan {
       if (auto e = std::move(element).get(value)) return e;
       if (auto e = value.get_object().get(event)) {
         if (e != simdjson::INCORRECT_TYPE) return e;
-        ++strangers_;  // a stray scalar or list between events
+        ++out_.strangers;  // a stray scalar or list between events
         continue;
       }
       EventTokens tokens;
       if (auto e = read_event(event, tokens)) return e;
       if (tokens.phase.empty() && tokens.category.empty()) {
-        ++strangers_;
+        ++out_.strangers;
         continue;
       }
       if ((++out_.events & 0x3fff) == 0 && !tokens.name.empty() && progress_)
@@ -545,20 +536,19 @@ class Scan {
     return list.raw_json().get(text);
   }
 
-  KinetoTrace& out_;
+  KinetoTrace out_;
   const Progress& progress_;
-  KinetoRecords records_;
+  KinetoRecords records_{out_};
   ondemand::parser parser_;
-  FileTokens file_;
   const char* text_begin_ = nullptr;
-  std::size_t strangers_ = 0;
   bool saw_events_ = false;
 };
 
 }  // namespace
 
-ScanResult scan_kineto(const PaddedText& text, const Progress& progress, KinetoTrace& trace) {
-  return Scan(trace, progress).read(text);
+KinetoTrace scan_kineto(const PaddedText& text, const std::string& source,
+                        const Progress& progress) {
+  return Scan(source, progress).read(text);
 }
 
 }  // namespace linerate::trace

@@ -36,59 +36,55 @@ bool is_benchmark_log(const Head& head) {
 std::vector<Importer> not_read_importers() {
   return {
       {.name = "benchmark log",
-       .matches = [](const Head& head) { return yes_if(is_benchmark_log(head)); },
+       .matches = is_benchmark_log,
        .advice = "a log of collectives, not of a training step; run linerate calibrate --from "
                  "{file} -o cluster.json"},
       {.name = "nsys database",
-       .matches = [](const Head& head) { return yes_if(head.starts_with("SQLite format 3")); },
+       .matches = [](const Head& head) { return head.starts_with("SQLite format 3"); },
        .advice = "an SQLite database, as nsys exports it, is not read; profile with torch.profiler "
                  "and give its Chrome trace"},
       {.name = "Horovod autotune log",
-       .matches =
-           [](const Head& head) { return yes_if(head.starts_with("hierarchical_allreduce,")); },
+       .matches = [](const Head& head) { return head.starts_with("hierarchical_allreduce,"); },
        .advice = "a Horovod autotune log, which scores settings and holds no event; give the "
                  "timeline (HOROVOD_TIMELINE)"},
       {.name = "NCCL profiler trace",
-       .matches = [](const Head& head) { return yes_if(is_nccl_profiler(head)); },
+       .matches = is_nccl_profiler,
        .advice = "the trace of NCCL's profiler plug-in is not read; give the PyTorch trace of the "
                  "same run"},
       {.name = "memory timeline",  // [[times], [sizes]]
-       .matches = [](const Head& head) { return yes_if(head.form() == HeadForm::nested_list); },
+       .matches = [](const Head& head) { return head.form() == HeadForm::nested_list; },
        .advice = "expected a list of events, found a list of lists such as PyTorch's memory "
                  "timeline; give the trace of export_chrome_trace"},
       {.name = "Git LFS pointer",
        .matches =
-           [](const Head& head) {
-             return yes_if(head.starts_with("version https://git-lfs.github.com/"));
-           },
+           [](const Head& head) { return head.starts_with("version https://git-lfs.github.com/"); },
        .advice = "a Git LFS pointer, not the file itself; fetch it with git lfs pull"},
       {.name = "XLA profile",
-       .matches = [](const Head& head) { return yes_if(is_xplane(head)); },
+       .matches = is_xplane,
        .advice = "an XLA profile (xplane.pb of JAX or TensorFlow) is not read; linerate reads "
                  "PyTorch, Horovod and Chakra traces"},
       {.name =
            "Perfetto trace",  // one of the first packets (field 1) names the clocks or the producer
        .matches =
-           [](const Head& head) { return yes_if(head.is_protobuf() && head.contains("perfetto")); },
+           [](const Head& head) { return head.is_protobuf() && head.contains("perfetto"); },
        .advice = "a binary trace of Perfetto is not read; give the PyTorch trace of the run"},
       {.name = "rocprofiler output",
        .matches =
            [](const Head& head) {
-             return yes_if(head.form() == HeadForm::object &&
-                           head.contains("\"rocprofiler-sdk-tool\""));
+             return head.form() == HeadForm::object && head.contains("\"rocprofiler-sdk-tool\"");
            },
        .advice = "the output of rocprofiler is not read; profile with torch.profiler and give its "
                  "Chrome trace"},
       {.name = "Ascend trace",
-       .matches = [](const Head& head) { return yes_if(is_ascend(head.text())); },
+       .matches = [](const Head& head) { return is_ascend(head.text()); },
        .advice = "a trace of Ascend's torch_npu is not read; write the job's per-gradient log, or "
                  "a linerate Timeline of it, and give that",
        .claims = is_ascend},
       {.name = "PyTorch host execution trace",
        .matches =
            [](const Head& head) {
-             return yes_if(head.form() == HeadForm::object && head.contains("\"nodes\"") &&
-                           head.contains("\"schema\""));
+             return head.form() == HeadForm::object && head.contains("\"nodes\"") &&
+                    head.contains("\"schema\"");
            },
        .advice = "a host execution trace (ExecutionTraceObserver) has no durations and is not "
                  "read; give the Chrome trace of torch.profiler, recorded with "

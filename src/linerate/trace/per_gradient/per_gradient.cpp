@@ -6,9 +6,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
@@ -104,20 +106,15 @@ void apply_step_time(doc::Workload& w, const PerGradientOptions& options, const 
 /// Line 1 is prose, lines 2 and 3 are counts, line 4 is a pair of numbers. Four lines in the head
 /// of a file are enough to tell it from the logs of benchmarks.
 bool is_per_gradient_log(std::string_view head) {
-  const auto take = [&head] {
-    const std::size_t end = head.find('\n');
-    const std::string_view line = trim(head.substr(0, end));
-    head.remove_prefix(end == std::string_view::npos ? head.size() : end + 1);
-    return line;
-  };
+  std::istringstream text{std::string(head)};
+  std::array<std::string, 4> lines;
+  for (std::string& line : lines) std::getline(text, line);
   const auto is_count = [](std::string_view s) {
     return !s.empty() && s.size() < 9 &&
            s.find_first_not_of("0123456789") == std::string_view::npos;
   };
-  take();
-  if (!is_count(take()) || !is_count(take())) return false;
   double a = 0, b = 0;
-  return parse_pair(take(), a, b);
+  return is_count(trim(lines[1])) && is_count(trim(lines[2])) && parse_pair(lines[3], a, b);
 }
 
 namespace {
@@ -184,7 +181,7 @@ std::vector<Importer> per_gradient_importers() {
   return {{.name = "per-gradient log",
            .matches =
                [](const Head& head) {
-                 return yes_if(!head.is_json() && is_per_gradient_log(head.bytes()));
+                 return !head.is_json() && is_per_gradient_log(head.bytes());
                },
            .advice = "a per-gradient log holds no events to explain; write linerate import {file} "
                      "-o workload.json to make a Workload",

@@ -26,56 +26,37 @@
 #include "linerate/doc/timeline.hpp"
 #include "linerate/trace/importer/importer.hpp"
 #include "linerate/trace/job/by_start.hpp"
-#include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {
 namespace {
 
-struct Operation {
-  doc::TaskKind kind;
-  CommOp op;
-};
 /// Documents know fewer kinds than traces: an imported "reduce" or "barrier" travels as broadcast
-/// under its name.
-constexpr std::array kOperations = {
-    Operation{doc::TaskKind::all_reduce, CommOp::all_reduce},
-    Operation{doc::TaskKind::reduce_scatter, CommOp::reduce_scatter},
-    Operation{doc::TaskKind::all_gather, CommOp::all_gather},
-    Operation{doc::TaskKind::all_gather_v, CommOp::all_gather},
-    Operation{doc::TaskKind::all_to_all, CommOp::all_to_all}};
-
-CommOp op_of(doc::TaskKind kind, const std::string& name) {
-  const auto found = std::ranges::find(kOperations, kind, &Operation::kind);
-  if (found != kOperations.end()) return found->op;
-  const auto named = std::ranges::find(kCommOpNames, name);
+/// under its name. Those that both know have one name.
+CommOp op_of(doc::TaskKind kind, std::string_view name) {
+  if (kind == doc::TaskKind::all_gather_v) return CommOp::all_gather;
+  const auto named = std::ranges::find(
+      kCommOpNames, kind == doc::TaskKind::broadcast ? name : doc::name_of(kind));
   return named == kCommOpNames.end() ? CommOp::broadcast
                                      : static_cast<CommOp>(named - kCommOpNames.begin());
 }
 
 doc::TaskKind kind_of(CommOp op) {
-  const auto found = std::ranges::find(kOperations, op, &Operation::op);
-  return found == kOperations.end() ? doc::TaskKind::broadcast : found->kind;
+  const auto named = std::ranges::find(doc::kTaskKindNames, name_of(op));
+  return named == doc::kTaskKindNames.end()
+             ? doc::TaskKind::broadcast
+             : static_cast<doc::TaskKind>(named - doc::kTaskKindNames.begin());
 }
 
 /// Coding counts as backward, because gradients are coded while it goes on. K-FAC's work counts as
 /// the optimizer's.
 StepPhase phase_of(doc::TaskKind kind) {
-  switch (kind) {
-    case doc::TaskKind::forward:
-      return StepPhase::forward;
-    case doc::TaskKind::backward:
-    case doc::TaskKind::encode:
-    case doc::TaskKind::decode:
-      return StepPhase::backward;
-    case doc::TaskKind::factor:
-    case doc::TaskKind::inverse:
-    case doc::TaskKind::precondition:
-    case doc::TaskKind::update:
-      return StepPhase::optimizer;
-    default:
-      return StepPhase::unknown;
-  }
+  using enum doc::TaskKind;
+  if (kind == forward) return StepPhase::forward;
+  if (kind == backward || kind == encode || kind == decode) return StepPhase::backward;
+  const bool updates =
+      kind == factor || kind == inverse || kind == precondition || kind == update;
+  return updates ? StepPhase::optimizer : StepPhase::unknown;
 }
 
 /// Sets the rank's phases from the kinds of its tasks, with the pauses between. They stay empty if
@@ -99,21 +80,17 @@ std::uint64_t name_of_work(const doc::Timeline& t, const doc::Event& e) {
                     hash_value(static_cast<std::uint64_t>(e.kind), name));
 }
 
-/// Distinct values, numbered in the order in which they came.
+/// A list of distinct values in the order in which they came.
 template <typename T>
-class Numbered {
- public:
-  std::int32_t number_of(const T& value) {
-    return numbers_.try_emplace(value, static_cast<std::int32_t>(numbers_.size())).first->second;
-  }
-  std::vector<T> in_order() const {
-    std::vector<T> values(numbers_.size());
-    for (const auto& [value, number] : numbers_) values[to_index(number)] = value;
-    return values;
-  }
+struct Numbered {
+  std::vector<T>& values;
+  std::map<T, std::int32_t> numbers = {};
 
- private:
-  std::map<T, std::int32_t> numbers_;
+  std::int32_t number_of(const T& value) {
+    const auto [at, fresh] = numbers.try_emplace(value, static_cast<std::int32_t>(values.size()));
+    if (fresh) values.push_back(value);
+    return at->second;
+  }
 };
 
 /// The number of the step that a moment of the rank belongs to: up to the begin of the next one.
@@ -308,9 +285,10 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
   if (job.one_rank) t.one_rank_step_s = job.one_rank->step_s.value;
   t.notes = job.notes;
   t.recording = recording_of(job);
-  Numbered<std::string> names;
-  Numbered<std::pair<std::string, int>> groups;
-  Numbered<std::vector<std::int32_t>> sets;
+  Numbered<std::string> names{t.names};
+  std::vector<std::pair<std::string, int>> distinct_groups;
+  Numbered<std::pair<std::string, int>> groups{distinct_groups};
+  Numbered<std::vector<std::int32_t>> sets{t.parameter_sets};
   for (std::size_t g = 0; g < job.gradients.size(); ++g)
     t.parameter_names.push_back(gradient_name(job, g));
   for (std::size_t i = 0; i < job.ranks.size(); ++i) {
@@ -368,9 +346,7 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
       if (c.step >= 0) e.step = static_cast<std::int32_t>(r.steps[to_index(c.step)].number);
     }
   }
-  t.names = names.in_order();
-  t.parameter_sets = sets.in_order();
-  for (auto& [name, ranks] : groups.in_order()) t.groups.push_back({std::move(name), ranks});
+  for (auto& [name, ranks] : distinct_groups) t.groups.push_back({std::move(name), ranks});
   return t;
 }
 
@@ -609,13 +585,13 @@ bool is_document(const Head& head) {
 std::vector<Importer> timeline_importers() {
   return {
       {.name = "linerate Timeline",
-       .matches = [](const Head& head) { return yes_if(is_timeline(head)); },
+       .matches = is_timeline,
        .read = [](PaddedText text, const std::string& file, const Progress&) -> std::any {
          return job_of(doc::timeline_from_json(std::string(text.view()), file));
        },
        .join = only_job},
       {.name = "linerate document",
-       .matches = [](const Head& head) { return yes_if(is_document(head) && !is_timeline(head)); },
+       .matches = [](const Head& head) { return is_document(head) && !is_timeline(head); },
        .advice =
            "expected a trace or a linerate Timeline, found another linerate document, such as a "
            "Workload or a Cluster; give what a job recorded"}};

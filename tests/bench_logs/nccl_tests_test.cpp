@@ -99,17 +99,11 @@ TEST(NcclTestsLog, LabelsOfLaunchersAreTakenOff) {
   for (const char* label : kLabels) EXPECT_EQ(read(log.text(label)).rows, log.rows) << label;
 }
 
-TEST(NcclTestsLog, SeveralTestsOfVersion217AreReadAsSeveral) {
+TEST(NcclTestsLog, SeveralTestsOfVersion217AreReadAsSeveralByTheirConclusionsAlone) {
   PrintedLog all;
   for (const PrintedTest& test : kPrintedTests)
     all.add(printed_log({.test = test, .ranks = 16, .era = Era::y2025}));
   EXPECT_EQ(read(all.text()).rows, all.rows);
-}
-
-TEST(NcclTestsLog, OnlyConcludedLinesNameTheTestsOfALog) {
-  PrintedLog all;
-  for (const PrintedTest& test : kPrintedTests)
-    all.add(printed_log({.test = test, .ranks = 16, .era = Era::y2025}));
   std::erase_if(all.lines, [](const std::string& l) { return l.find("starting") != l.npos; });
   EXPECT_EQ(read(all.text()).rows, all.rows);
 }
@@ -132,25 +126,6 @@ TEST(NcclTestsLog, ListedRanksStandWhereTheRoundedBandwidthsAllowThem) {
   const PrintedLog log = printed_log(run);
   EXPECT_EQ(read(log.text()).rows, log.rows);
   EXPECT_EQ(read(log.text()).rows.front().ranks_per_node, 8);
-}
-
-std::string one_row(const char* bytes_to_busbw) {
-  return fmt::format(
-      "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
-      "     1048576        262144     float     sum      -1    {}      0\n",
-      bytes_to_busbw);
-}
-
-TEST(NcclTestsLog, RanksAreDeducedOnlyWhereTheRoundingLeavesOneNumber) {
-  // algbw = 1048576 B / 4369.1 us = 0.2400, busbw 0.445 to 0.455: ratios of 14 to 19 ranks.
-  const std::string slow = one_row("4369.1    0.24    0.45");
-  EXPECT_EQ(read(slow).rows.front().ranks, 0);
-  EXPECT_THAT(read(slow).notes,
-              Contains(HasSubstr("the bandwidths fit 14 to 19 ranks; give --ranks")));
-  EXPECT_EQ(read(slow, {.ranks = 16}).rows.front().ranks, 16);
-  EXPECT_THAT(refusal(slow, {.ranks = 8}), HasSubstr("expected 8 ranks as --ranks says"));
-  // 1.63 / 3.05 alone leaves 15 to 19; the time says 1.62885 to 1.62911, which leaves 16.
-  EXPECT_EQ(read(one_row("643.7    1.63    3.05")).rows.front().ranks, 16);
 }
 
 TEST(NcclTestsLog, TheRowsAreBelievedBeforeATitle) {

@@ -16,7 +16,6 @@ namespace linerate::trace {
 namespace {
 
 using testing::AnyOf;
-using testing::Contains;
 using testing::HasSubstr;
 
 /// The last third of the stream is missing.
@@ -135,19 +134,6 @@ TEST(Kineto, AnyOrderOfEventsGivesTheSameAnswer) {
   EXPECT_EQ(answer(events), answer(reversed));
   std::rotate(events.begin(), events.begin() + 7, events.end());
   EXPECT_EQ(answer(events), answer(reversed));
-}
-
-TEST(Timeline, KeepsGroupsThatAreNotTheWholeJob) {
-  // A tensor-parallel pair in a job of eight: bus bandwidth is of two ranks, 2(2-1)/2 = 1.
-  const Job job = job_from(
-      trace_of(0, 8,
-               {step(3, 0, 100),
-                kernel("ncclDevKernel_AllReduce", 0, 10,
-                       collective("allreduce", 1000, 2, R"("Process Group Ranks":"[0, 1]")"))}));
-  const Job back = job_of(timeline_of(job, "trace.json"));
-  EXPECT_EQ(back.ranks.at(0).communications.at(0).group_size, 2);
-  EXPECT_EQ(back.groups, job.groups);
-  EXPECT_NEAR(*break_down(back).collectives.at(0).busbw_at_least_bytes_per_s, 4000 / 10e-6, 1);
 }
 
 }  // namespace

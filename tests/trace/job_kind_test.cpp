@@ -17,8 +17,6 @@ namespace {
 
 using testing::Contains;
 using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 TEST(KernelNames, OfEveryLibraryThatCommunicatesAreKnown) {
   using enum Communicates;

@@ -112,53 +112,60 @@ TEST(LayerShapes, AreThoseOfTheOperatorsThatComputeItsGradients) {
   EXPECT_THAT(rows_of(w), ElementsAre(1, 10, 1, 1, 6));
 }
 
-TEST(LayerShapes, GroupsAndBiasOfAConvolution) {
-  // 8 inputs and 12 outputs in 4 groups of 2 and 3, 3 x 3 and a bias: A is 19, G is 3.
-  const doc::Workload w = workload_from([](Pass& p) {
-    p.node("Convolution", {{"aten::convolution_backward", "[2,12,5,5],[2,8,5,5],[12,2,3,3]"}});
-    p.gradient("[12,2,3,3]").gradient("[12]");
-  });
-  EXPECT_THAT(layers_of(w), ElementsAre("conv2d 19x3 4 times, 50 rows"));
-}
+struct OnePass {
+  const char* what;
+  void (*write)(Pass& p);
+  std::vector<std::string> layers;
+};
+const OnePass kPasses[] = {
+    // 8 inputs and 12 outputs in 4 groups of 2 and 3, 3 x 3 and a bias: A is 19, G is 3.
+    {"groups and bias of a convolution",
+     [](Pass& p) {
+       p.node("Convolution", {{"aten::convolution_backward", "[2,12,5,5],[2,8,5,5],[12,2,3,3]"}});
+       p.gradient("[12,2,3,3]").gradient("[12]");
+     },
+     {"conv2d 19x3 4 times, 50 rows"}},
+    // As in GPT-2: [in, out] = [4, 9], not transposed for its operator.
+    {"a weight that stands inputs first is told by its bias",
+     [](Pass& p) { p.linear(16, 9, 4).gradient("[9]").gradient("[4,9]"); },
+     {"linear 5x9, 16 rows"}},
+    {"casts of autocast belong to the layer behind them",
+     [](Pass& p) {
+       p.linear(8, 10, 6).node("ToCopy").gradient("[10]").transposed().node("ToCopy");
+       p.gradient("[10,6]").node("ToCopy").node(
+           "Convolution", {{"aten::convolution_backward", "[8,6,4,4],[8,3,4,4],[6,3,1,1]"}});
+       p.node("ToCopy").gradient("[6,3,1,1]");
+     },
+     {"conv2d 3x6, 128 rows", "linear 7x10, 8 rows"}},
+    // One weight of 9 rows, then two of the same shape, each used three times, in turn, over 4, 6
+    // and 7 rows: only the last uses come next to their gradients.
+    {"uses of one parameter add up",
+     [](Pass& p) {
+       p.linear(9, 4, 4).transposed().gradient("[4,4]");
+       for (const int n : {4, 6}) p.linear(n, 4, 4).transposed().linear(2 * n, 4, 4).transposed();
+       p.linear(7, 4, 4).transposed().gradient("[4,4]");
+       p.linear(14, 4, 4).transposed().gradient("[4,4]");
+     },
+     {"linear 4x4, 34 rows", "linear 4x4, 17 rows", "linear 4x4, 9 rows"}},
+    {"a norm that is used twice has the rows of both",
+     [](Pass& p) {
+       for (int use = 0; use < 2; ++use)
+         p.node("NativeLayerNorm", {{"aten::native_layer_norm_backward",
+                                     "[2,4,6],[2,4,6],[],[2,4,1],[2,4,1],[6],[6],[]"}});
+       p.gradient("[6]").gradient("[6]");
+     },
+     {"layer_norm 0x6, 16 rows"}},
+    // PowerSGD's hook multiplies matrices of the weight's shape as soon as a bucket is full.
+    {"products of a hook are no layers",
+     [](Pass& p) {
+       p.linear(8, 10, 6).transposed().gradient("[10,6]", {"aten::mm", "[10,3],[3,6]"});
+       p.node("Mul").gradient("[6]");
+     },
+     {"Mul", "linear 6x10, 8 rows"}}};
 
-TEST(LayerShapes, AWeightThatStandsInputsFirstIsToldByItsBias) {
-  // As in GPT-2: [in, out] = [4, 9], not transposed for its operator.
-  const doc::Workload w =
-      workload_from([](Pass& p) { p.linear(16, 9, 4).gradient("[9]").gradient("[4,9]"); });
-  EXPECT_THAT(layers_of(w), ElementsAre("linear 5x9, 16 rows"));
-}
-
-TEST(LayerShapes, CastsOfAutocastBelongToTheLayerBehindThem) {
-  const doc::Workload w = workload_from([](Pass& p) {
-    p.linear(8, 10, 6).node("ToCopy").gradient("[10]").transposed().node("ToCopy");
-    p.gradient("[10,6]").node("ToCopy").node(
-        "Convolution", {{"aten::convolution_backward", "[8,6,4,4],[8,3,4,4],[6,3,1,1]"}});
-    p.node("ToCopy").gradient("[6,3,1,1]");
-  });
-  EXPECT_THAT(layers_of(w), ElementsAre("conv2d 3x6, 128 rows", "linear 7x10, 8 rows"));
-}
-
-TEST(LayerShapes, UsesOfOneParameterAddUp) {
-  // One weight of 9 rows, then two of the same shape, each used three times, in turn, over 4, 6 and
-  // 7 rows: only the last uses come next to their gradients.
-  const doc::Workload w = workload_from([](Pass& p) {
-    p.linear(9, 4, 4).transposed().gradient("[4,4]");
-    for (const int n : {4, 6}) p.linear(n, 4, 4).transposed().linear(2 * n, 4, 4).transposed();
-    p.linear(7, 4, 4).transposed().gradient("[4,4]");
-    p.linear(14, 4, 4).transposed().gradient("[4,4]");
-  });
-  EXPECT_THAT(layers_of(w),
-              ElementsAre("linear 4x4, 34 rows", "linear 4x4, 17 rows", "linear 4x4, 9 rows"));
-}
-
-TEST(LayerShapes, ANormThatIsUsedTwiceHasTheRowsOfBoth) {
-  const doc::Workload w = workload_from([](Pass& p) {
-    for (int use = 0; use < 2; ++use)
-      p.node("NativeLayerNorm", {{"aten::native_layer_norm_backward",
-                                  "[2,4,6],[2,4,6],[],[2,4,1],[2,4,1],[6],[6],[]"}});
-    p.gradient("[6]").gradient("[6]");
-  });
-  EXPECT_THAT(layers_of(w), ElementsAre("layer_norm 0x6, 16 rows"));
+TEST(LayerShapes, AreFoundForEveryKindOfUse) {
+  for (const OnePass& pass : kPasses)
+    EXPECT_EQ(layers_of(workload_from(pass.write)), pass.layers) << pass.what;
 }
 
 TEST(LayerShapes, AnEmbeddingThatAProjectionSharesHasNoFactors) {
@@ -172,15 +179,6 @@ TEST(LayerShapes, AnEmbeddingThatAProjectionSharesHasNoFactors) {
   EXPECT_THAT(layers_of(workload_from(write(false))),
               ElementsAre("embedding 50x4, 8 rows", "linear 5x50, 8 rows"));
   EXPECT_THAT(layers_of(workload_from(write(true))), ElementsAre("Embedding", "Addmm"));
-}
-
-TEST(LayerShapes, ProductsOfAHookAreNoLayers) {
-  // PowerSGD's hook multiplies matrices of the weight's shape as soon as a bucket is full.
-  const doc::Workload w = workload_from([](Pass& p) {
-    p.linear(8, 10, 6).transposed().gradient("[10,6]", {"aten::mm", "[10,3],[3,6]"});
-    p.node("Mul").gradient("[6]");
-  });
-  EXPECT_THAT(layers_of(w), ElementsAre("Mul", "linear 6x10, 8 rows"));
 }
 
 TEST(LayerShapes, OfACompiledGraphEachWeightIsALayer) {

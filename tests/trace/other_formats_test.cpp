@@ -50,19 +50,6 @@ TEST(Horovod, AWriterThatBeginsAnewAppendsItsRun) {
   EXPECT_EQ(all[1].span.start_ns - all[0].span.start_ns, 9'000'000'000);
 }
 
-TEST(Timeline, GoesThroughTheDocumentAndBack) {
-  const Job job =
-      job_from(trace_of(0, 2,
-                        {step(3, 0, 100), kernel("gemm", 0, 40),
-                         kernel("ncclKernel_AllReduce", 20, 50, collective("allreduce", 10, 2))}));
-  const doc::Timeline t = timeline_of(job, "trace.json");
-  const Breakdown a = break_down(job), b = break_down(job_of(t));
-  EXPECT_DOUBLE_EQ(a.whole.exposed_s, b.whole.exposed_s);
-  EXPECT_EQ(a.collective_bytes, b.collective_bytes);
-  EXPECT_EQ(t.steps.at(0).index, 3);
-  EXPECT_EQ(recognise(doc::to_json(t)).importer->name, "linerate Timeline");
-}
-
 TEST(Timeline, KeepsGroupsWhateverTheirNames) {
   Job job;
   job.world_size = 8;

@@ -22,7 +22,6 @@ namespace linerate::trace {
 struct LoadOptions {
   /// Called with bytes done and bytes in all, from any thread, one call at a time.
   std::function<void(std::size_t done, std::size_t total)> progress = {};
-  unsigned threads = 0;  // 0: as many as there are processors
 };
 
 /// Reads the traces of one job. Throws InputError naming the file.

@@ -27,12 +27,6 @@
 namespace linerate::trace {
 namespace {
 
-struct ReadFile {
-  const Importer* importer = nullptr;
-  FilePart part;
-  bool truncated = false;
-};
-
 /// The importer that claims the whole text, else the one that knew its head. A head of 64 KiB may
 /// end before the mark of a format.
 const Importer* importer_of(std::string_view text, const Importer* by_head) {
@@ -43,7 +37,7 @@ const Importer* importer_of(std::string_view text, const Importer* by_head) {
 
 /// Reads one file with the importer that knows it. A format that is known and not read is refused
 /// with its advice. The head is asked before the file is read, and the whole text after that.
-ReadFile read_one(InputFile& input, const Progress& progress) {
+FilePart read_one(InputFile& input, const Progress& progress) {
   const Importer* importer = recognise(input.head()).importer;
   try {
     const auto require_read = [&] {
@@ -54,10 +48,8 @@ ReadFile read_one(InputFile& input, const Progress& progress) {
     PaddedText text = input.read_all();
     importer = importer_of(text.view(), importer);
     require_read();
-    ReadFile file{.importer = importer, .part = {.file = input.name(), .content = {}}};
-    file.part.content = importer->read(std::move(text), input.name(), progress);
-    file.truncated = input.truncated();
-    return file;
+    std::any content = importer->read(std::move(text), input.name(), progress);
+    return {input.name(), std::move(content), importer, input.truncated()};
   } catch (const InputError& e) {
     input.rethrow_with_cause(e.what());
   }
@@ -83,23 +75,20 @@ void rebase(Job& job) {
 }
 
 /// Files of formats that belong together become one job, as their importers join them.
-Job joined_files(std::vector<ReadFile> files) {
+Job joined_files(std::vector<FilePart> files) {
   const auto join = files.front().importer->join;
-  std::vector<FilePart> parts;
   std::vector<std::string> notes;
-  for (ReadFile& file : files) {
+  for (const FilePart& file : files) {
     if (file.importer->join != join) refuse_mixture();
     if (file.truncated)
-      notes.push_back(
-          fmt::format("{}: the gzip stream ends early; what came before was read", file.part.file));
-    parts.push_back(std::move(file.part));
+      add_note(notes, file.file, "the gzip stream ends early; what came before was read");
   }
-  Job job = join(std::move(parts));
+  Job job = join(std::move(files));
   job.notes.insert(job.notes.end(), notes.begin(), notes.end());
   return job;
 }
 
-Job job_of_files(std::vector<ReadFile> files) {
+Job job_of_files(std::vector<FilePart> files) {
   Job job = joined_files(std::move(files));
   if (job.complete) return job;
   std::ranges::stable_sort(job.ranks, {}, &RankActivity::rank);
@@ -135,11 +124,10 @@ std::size_t bytes_on_disk(const std::vector<std::filesystem::path>& files) {
 }
 
 /// A file a thread.
-std::vector<ReadFile> read_files(const std::vector<std::filesystem::path>& files,
+std::vector<FilePart> read_files(const std::vector<std::filesystem::path>& files,
                                  const LoadOptions& options) {
-  const std::size_t wanted =
-      options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-  const std::size_t readers = std::min(wanted, files.size());
+  const std::size_t readers =
+      std::min<std::size_t>(std::max(1u, std::thread::hardware_concurrency()), files.size());
   const std::size_t total = bytes_on_disk(files);
   std::mutex mutex;
   std::vector<std::size_t> done(files.size());
@@ -153,7 +141,7 @@ std::vector<ReadFile> read_files(const std::vector<std::filesystem::path>& files
         options.progress(std::accumulate(done.begin(), done.end(), std::size_t{0}), total);
     };
   };
-  std::vector<ReadFile> all(files.size());
+  std::vector<FilePart> all(files.size());
   std::vector<std::exception_ptr> errors(files.size());
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
@@ -177,7 +165,7 @@ std::vector<ReadFile> read_files(const std::vector<std::filesystem::path>& files
 }  // namespace
 
 Job read_job(std::span<InputFile> inputs) {
-  std::vector<ReadFile> files;
+  std::vector<FilePart> files;
   for (InputFile& input : inputs) files.push_back(read_one(input, {}));
   return job_of_files(std::move(files));
 }

@@ -22,6 +22,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/trace/importer/importer.hpp"
 #include "linerate/trace/input/json_text.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 
 namespace linerate::trace {
@@ -228,13 +229,13 @@ class Builder {
     sort_by_start(rank.communications);
     trace_.has_durations = timed_ > 0;
     trace_.has_starts = started_;
-    const auto note = [this](std::string text) {
-      trace_.notes.push_back(fmt::format("{}: {}", trace_.rank.source, text));
-    };
     if (timed_ > 0 && !started_) leave_out_times();
-    if (timed_ == 0) note("no node on the device has a duration, so busy times are unknown");
-    if (absurd_ > 0) note(fmt::format("{} nodes with absurd times left out", absurd_));
-    note(fmt::format("{} nodes; a Chakra trace marks no steps", nodes_));
+    if (timed_ == 0)
+      add_note(trace_.notes, rank.source,
+               "no node on the device has a duration, so busy times are unknown");
+    if (absurd_ > 0)
+      add_note(trace_.notes, rank.source, "{} nodes with absurd times left out", absurd_);
+    add_note(trace_.notes, rank.source, "{} nodes; a Chakra trace marks no steps", nodes_);
     return std::move(trace_);
   }
   bool no_node_has_attributes() const { return nodes_ > 0 && with_attributes_ == 0; }
@@ -250,11 +251,11 @@ class Builder {
       communication += c.span.length();
       c.span = {};
     }
-    trace_.notes.push_back(fmt::format(
-        "{}: no node has a start, so overlap and busy times are unknown. {} kernels take {} one "
-        "after the other, {} communications {}",
-        rank.source, rank.compute.size(), format_time(static_cast<double>(compute) * 1e-9),
-        rank.communications.size(), format_time(static_cast<double>(communication) * 1e-9)));
+    add_note(trace_.notes, rank.source,
+             "no node has a start, so overlap and busy times are unknown. {} kernels take {} one "
+             "after the other, {} communications {}",
+             rank.compute.size(), format_time(static_cast<double>(compute) * 1e-9),
+             rank.communications.size(), format_time(static_cast<double>(communication) * 1e-9));
   }
 
   /// "<prefix>.3.et", else as in any trace's name.
@@ -348,13 +349,11 @@ std::any read_chakra(PaddedText text, const std::string& name, const Progress&) 
             version));
   ChakraTrace trace = builder.finish();
   if (!w.ok())
-    trace.notes.push_back(
-        fmt::format("{}: ends early at byte {} of {}; the nodes before that were read", name,
-                    w.position(), text.size()));
+    add_note(trace.notes, name, "ends early at byte {} of {}; the nodes before that were read",
+             w.position(), text.size());
   if (bad > 0) trace.notes.push_back(fmt::format("{}: {} nodes could not be decoded", name, bad));
   if (version != "0.0.4")
-    trace.notes.push_back(
-        fmt::format("{}: schema \"{}\"; fields were read as of 0.0.4", name, version));
+    add_note(trace.notes, name, "schema \"{}\"; fields were read as of 0.0.4", version);
   return trace;
 }
 
@@ -469,10 +468,10 @@ Job join_chakra(std::vector<ChakraTrace> traces, const ChakraGroups& groups) {
     unknown = unknown || (t.has_durations && !t.has_starts);
     job.notes.insert(job.notes.end(), t.notes.begin(), t.notes.end());
     if (const std::size_t parts = place(t, known, job); parts > 0)
-      job.notes.push_back(fmt::format(
-          "{}: {} all-gathers state the part of one rank, and the group's size is in another file, "
-          "so their total bytes are unknown; give the JSON of process groups too",
-          t.rank.source, parts));
+      add_note(job.notes, t.rank.source,
+               "{} all-gathers state the part of one rank, and the group's size is in another "
+               "file, so their total bytes are unknown; give the JSON of process groups too",
+               parts);
     job.ranks.push_back(std::move(t.rank));
   }
   job.has_durations = job.has_durations && !unknown;

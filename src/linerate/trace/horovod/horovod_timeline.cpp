@@ -149,21 +149,18 @@ class HorovodReader {
       rank.communications.push_back(c);
       if (last > first) waits_ += last - first, ++waited_;
     }
-    job.notes.push_back(
-        fmt::format("{}: a Horovod timeline holds no computation and no steps, so overlap and step "
-                    "times are unknown",
-                    name_));
+    add_note(job.notes, name_,
+             "a Horovod timeline holds no computation and no steps, so overlap and step times are "
+             "unknown");
     if (waited_ > 0)
-      job.notes.push_back(fmt::format(
-          "{}: tensors waited {:.3f} ms on average from the first to the last rank that was ready "
-          "({} exchanges){}",
-          name_, static_cast<double>(waits_) * 1e-6 / waited_, waited_, late_text()));
+      add_note(job.notes, name_,
+               "tensors waited {:.3f} ms on average from the first to the last rank that was "
+               "ready ({} exchanges){}",
+               static_cast<double>(waits_) * 1e-6 / waited_, waited_, late_text());
     if (refused_ > 0)
-      job.notes.push_back(
-          fmt::format("{}: {} events without a readable \"ts\" left out", name_, refused_));
+      add_note(job.notes, name_, "{} events without a readable \"ts\" left out", refused_);
     if (rank.communications.empty())
-      job.notes.push_back(
-          fmt::format("{}: the timeline holds no activity of NCCL, MPI, Gloo or CCL", name_));
+      add_note(job.notes, name_, "the timeline holds no activity of NCCL, MPI, Gloo or CCL");
     job.ranks.push_back(std::move(rank));
     return job;
   }
@@ -280,7 +277,7 @@ std::any read_horovod(PaddedText text, const std::string& name, const Progress&)
   }
   Job job = reader.finish();
   if (repairs.any())
-    job.notes.push_back(fmt::format("{}: damaged JSON was repaired: {}", name, repairs.text()));
+    add_note(job.notes, name, "damaged JSON was repaired: {}", repairs.text());
   return job;
 }
 

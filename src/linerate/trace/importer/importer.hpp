@@ -51,10 +51,14 @@ class Head {
 
 struct PerGradientOptions;
 
+struct Importer;
+
 /// One file as its importer read it: a type that the importer's `join` knows.
 struct FilePart {
   std::string file;
   std::any content;
+  const Importer* importer = nullptr;
+  bool truncated = false;  // its gzip stream ends early
 };
 
 struct Importer {

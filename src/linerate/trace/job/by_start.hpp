@@ -1,15 +1,25 @@
 // Private: records with a span, by when they start.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
+
+/// Adds a note that begins with the name of a file.
+template <typename... Values>
+void add_note(std::vector<std::string>& notes, const std::string& file,
+              fmt::format_string<Values...> text, Values&&... values) {
+  notes.push_back(file + ": " + fmt::format(text, std::forward<Values>(values)...));
+}
 
 /// When a span, a record with a span, or what a pointer points to starts: a projection.
 inline constexpr auto start_of = [](const auto& record) -> std::int64_t {

@@ -429,29 +429,19 @@ void append_cycle(RankActivity& to, RankActivity& from) {
 /// Sorted by rank and time, each recording either begins a rank or is appended to the one before
 /// it.
 void join_cycles(Job& job) {
-  std::map<int, std::size_t> times;
-  for (const RankActivity& r : job.ranks) ++times[r.rank];
-  if (times.size() == job.ranks.size()) return;
-  struct Cycle {
-    RankActivity activity;
-    Span recorded_span;
-  };
-  std::vector<Cycle> cycles;
-  for (RankActivity& r : job.ranks) {
-    const Span span = recorded_span(r);
-    cycles.push_back({std::move(r), span});
-  }
-  std::ranges::stable_sort(cycles, [](const Cycle& a, const Cycle& b) {
-    return std::pair(a.activity.rank, a.recorded_span) <
-           std::pair(b.activity.rank, b.recorded_span);
+  std::set<int> ranks;
+  for (const RankActivity& r : job.ranks) ranks.insert(r.rank);
+  if (ranks.size() == job.ranks.size()) return;
+  std::ranges::stable_sort(job.ranks, {}, [](const RankActivity& r) {
+    return std::pair(r.rank, recorded_span(r));
   });
   std::vector<RankActivity> joined;
   std::int64_t end_ns = INT64_MIN;  // of the last of `joined`
-  for (Cycle& c : cycles) {
-    RankActivity& r = c.activity;
+  for (RankActivity& r : job.ranks) {
+    const Span recorded = recorded_span(r);
     const bool another = joined.empty() || r.rank < 0 || joined.back().rank != r.rank;
-    const bool same_time = !another && c.recorded_span.start_ns < end_ns;
-    end_ns = c.recorded_span.end_ns;
+    const bool same_time = !another && recorded.start_ns < end_ns;
+    end_ns = recorded.end_ns;
     if (another) {
       joined.push_back(std::move(r));
       continue;

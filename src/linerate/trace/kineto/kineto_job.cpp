@@ -47,15 +47,15 @@ std::string heaviest_kernels(const KinetoTrace& t) {
 
 void note_unknown_records(const KinetoTrace& t, Job& job) {
   if (t.other_device > 0)
-    job.notes.push_back(
-        fmt::format("{}: {} records of an accelerator (mtia_ccp_events, collective_comm) are of an "
-                    "unknown kind and were left out, so its times are unknown",
-                    t.source, t.other_device));
+    add_note(job.notes, t.source,
+             "{} records of an accelerator (mtia_ccp_events, collective_comm) are of an unknown "
+             "kind and were left out, so its times are unknown",
+             t.other_device);
   for (const auto& [name, count] : t.unknown_collectives)
-    job.notes.push_back(
-        fmt::format("{}: the collective name \"{}\" ({} records) is not known; the kernel's name "
-                    "is used instead",
-                    t.source, name.substr(0, kShownOfName), count));
+    add_note(job.notes, t.source,
+             "the collective name \"{}\" ({} records) is not known; the kernel's name is used "
+             "instead",
+             name.substr(0, kShownOfName), count);
 }
 
 /// Ranks of the job; if the head of the file does not say, the collectives' records may.
@@ -69,10 +69,10 @@ void note_missing_communication(const KinetoTrace& t, const RankActivity& rank, 
   const int ranks = ranks_of_job(t);
   if (ranks <= 1 || t.device.empty() || !rank.communications.empty()) return;
   job.communication_unknown = true;
-  job.notes.push_back(
-      fmt::format("{}: a job of {} ranks, yet no kernel is of a library that communicates "
-                  "(heaviest: {}), so communication times and T_1 are unknown",
-                  t.source, ranks, heaviest_kernels(t)));
+  add_note(job.notes, t.source,
+           "a job of {} ranks, yet no kernel is of a library that communicates (heaviest: {}), so "
+           "communication times and T_1 are unknown",
+           ranks, heaviest_kernels(t));
 }
 
 /// Number of communications that were issued before the recording began. They come first in the
@@ -109,24 +109,25 @@ void note_unknown_sizes(const KinetoTrace& t, const RankActivity& rank, Job& job
   });
   const auto cut = cut_by_the_begin(rank);
   if (cut > 0)
-    job.notes.push_back(
-        fmt::format("{}: {} of {} communications were issued before the recording began, so their "
-                    "sizes are unknown",
-                    t.source, cut, rank.communications.size()));
+    add_note(job.notes, t.source,
+             "{} of {} communications were issued before the recording began, so their sizes are "
+             "unknown",
+             cut, rank.communications.size());
   const std::size_t all = rank.communications.size();
   const auto of_graphs = std::min(unsized - cut, in_graphs(t));
   if (of_graphs > 0) {
     job.runs_graphs = true;
-    job.notes.push_back(fmt::format(
-        "{}: {} of {} communications run in CUDA graphs, whose launch does not state their sizes, "
-        "so their bytes and bandwidths are unknown; a recording without graphs states them",
-        t.source, of_graphs, all));
+    add_note(job.notes, t.source,
+             "{} of {} communications run in CUDA graphs, whose launch does not state their "
+             "sizes, so their bytes and bandwidths are unknown; a recording without graphs states "
+             "them",
+             of_graphs, all);
   }
   if (unsized - cut > of_graphs)
-    job.notes.push_back(
-        fmt::format("{}: {} of {} communications carry no size (recorded before 2024, or without "
-                    "record_shapes), so their bytes and bandwidths are unknown",
-                    t.source, unsized - cut - of_graphs, all));
+    add_note(job.notes, t.source,
+             "{} of {} communications carry no size (recorded before 2024, or without "
+             "record_shapes), so their bytes and bandwidths are unknown",
+             unsized - cut - of_graphs, all);
 }
 
 /// Notes on what the trace of `rank` does not say: unknown is never written as zero. Sets
@@ -134,17 +135,15 @@ void note_unknown_sizes(const KinetoTrace& t, const RankActivity& rank, Job& job
 void note_absences(const KinetoTrace& t, const RankActivity& rank, Job& job) {
   note_unknown_records(t, job);
   if (t.device.empty() && !job.cpu_device)
-    job.notes.push_back(fmt::format(
-        "{}: no device activity (kernels, copies) in it, so busy times of the device are unknown",
-        t.source));
+    add_note(job.notes, t.source,
+             "no device activity (kernels, copies) in it, so busy times of the device are unknown");
   if (rank.steps.empty())
-    job.notes.push_back(
-        fmt::format("{}: no ProfilerStep annotation, so the time per step is unknown", t.source));
+    add_note(job.notes, t.source, "no ProfilerStep annotation, so the time per step is unknown");
   note_missing_communication(t, rank, job);
   note_unknown_sizes(t, rank, job);
   if (t.rank < 0)
-    job.notes.push_back(fmt::format(
-        "{}: neither distributedInfo nor the file name (rank3, worker3) says the rank", t.source));
+    add_note(job.notes, t.source,
+             "neither distributedInfo nor the file name (rank3, worker3) says the rank");
 }
 
 // Phases come from the host. Some records name theirs: a loader's annotation, an optimizer's, a
@@ -417,8 +416,8 @@ class RankBuilder {
       shown.push_back(fmt::format("{} ({})", t_.names[name].text.substr(0, kShownOfName),
                                   format_time(static_cast<double>(ns) * 1e-9)));
     if (!shown.empty())
-      job_.notes.push_back(fmt::format("{}: counted as communication by their names: {}", t_.source,
-                                       join(shown, "; ")));
+      add_note(job_.notes, t_.source, "counted as communication by their names: {}",
+               join(shown, "; "));
   }
 
   void add_communication(const KinetoEvent& e, const NameInfo& name, const LaunchJoin& join,

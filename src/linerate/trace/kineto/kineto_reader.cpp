@@ -25,7 +25,7 @@ namespace {
 void note_rejects(KinetoTrace& t) {
   const auto note = [&t](std::size_t n, const char* what) {
     if (n > 0)
-      t.notes.push_back(fmt::format("{}: {} events {}; they are left out", t.source, n, what));
+      add_note(t.notes, t.source, "{} events {}; they are left out", n, what);
   };
   note(t.without_duration, "have no \"dur\"");
   note(t.bad_time, "have a \"ts\" or \"dur\" that is no number");
@@ -95,7 +95,7 @@ KinetoTrace mended(PaddedText& text, const std::string& name, const Progress& pr
   if (trace.end != ScanEnd::whole)
     throw InputError(name, fmt::format("not a trace, or damaged beyond repair after event {}: {}",
                                        trace.events, trace.reason));
-  trace.notes.push_back(fmt::format("{}: damaged JSON was repaired: {}", name, repairs.text()));
+  add_note(trace.notes, name, "damaged JSON was repaired: {}", repairs.text());
   return trace;
 }
 
@@ -170,7 +170,7 @@ std::any read_kineto(PaddedText text, const std::string& name, const Progress& p
   if (trace.events > 0 && trace.own == 0)
     if (const auto advice = foreign_trace(Head(text.view()))) throw InputError(name, *advice);
   if (trace.events == 0)
-    trace.notes.push_back(fmt::format("{}: the list of events is empty", name));
+    add_note(trace.notes, name, "the list of events is empty");
   if (trace.rank < 0) trace.rank = rank_in_name(name);
   note_rejects(trace);
   std::ranges::stable_sort(trace.steps, {}, &StepSpan::number);

@@ -362,15 +362,15 @@ std::optional<std::size_t> UnevenAllToAll::own_position(const CollectiveArgs& a)
 std::vector<std::string> UnevenAllToAll::notes() const {
   std::vector<std::string> notes;
   if (cut_ > 0)
-    notes.push_back(
-        fmt::format("{}: the split sizes of {} uneven all-to-alls are cut above 30 ranks, so their "
-                    "bus bandwidth is that of even splits",
-                    trace_.source, cut_));
+    add_note(notes, trace_.source,
+             "the split sizes of {} uneven all-to-alls are cut above 30 ranks, so their bus "
+             "bandwidth is that of even splits",
+             cut_);
   if (unplaced_ > 0)
-    notes.push_back(fmt::format(
-        "{}: {} uneven all-to-alls do not say which split is the rank's own (rank or members of "
-        "the group are missing), so their bus bandwidth is that of even splits",
-        trace_.source, unplaced_));
+    add_note(notes, trace_.source,
+             "{} uneven all-to-alls do not say which split is the rank's own (rank or members of "
+             "the group are missing), so their bus bandwidth is that of even splits",
+             unplaced_);
   return notes;
 }
 

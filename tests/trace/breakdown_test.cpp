@@ -12,7 +12,6 @@
 namespace linerate::trace {
 namespace {
 
-using testing::HasSubstr;
 
 constexpr const char* kAllReduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)";
 
@@ -45,28 +44,6 @@ TEST(MultiRank, SkewIsSplitFromTransferAndChargedToTheLateRank) {
   EXPECT_EQ(v.finding, Finding::skew_bound);
   EXPECT_NEAR(share_for(v.gains, Remedy::no_stragglers).value(), 0.30, 1e-9);
   EXPECT_NEAR(share_for(v.gains, Remedy::infinitely_fast_network).value(), 0.10, 1e-9);
-}
-
-TEST(MultiRank, WithoutSequenceNumbersTheKthOfAStepMatchesUntilBytesDisagree) {
-  auto a = rank_events(0, 0, 0, ""), b = rank_events(1, 0, 0, "");
-  a.push_back(kernel(kAllReduce, 600, 100, collective("allreduce", 100, 2)));
-  b.push_back(kernel(kAllReduce, 600, 100, collective("allreduce", 200, 2)));
-  const Breakdown out = break_down(job_of_ranks({trace_of(0, 2, a), trace_of(1, 2, b)}));
-  ASSERT_EQ(out.collectives.size(), 3u);  // one matched, two alone
-  EXPECT_TRUE(out.collectives[0].transfer_s);
-  EXPECT_FALSE(out.collectives[1].transfer_s || out.collectives[2].transfer_s);
-  EXPECT_THAT(out.notes, testing::Contains(HasSubstr("disagree at collective 1 of step 5")));
-}
-
-TEST(MultiRank, AMissingRankIsSaidAndNothingIsSplit) {
-  const Breakdown b = break_down(job_of_ranks({trace_of(0, 2, rank_events(0, 300, 0, ""))}));
-  EXPECT_TRUE(b.ranks_missing);
-  EXPECT_FALSE(b.collectives[0].transfer_s || b.collectives[0].skew_s ||
-               b.collectives[0].busbw_bytes_per_s);
-  const Verdict v = judge(b);
-  EXPECT_EQ(v.finding, Finding::inconclusive);
-  EXPECT_THAT(v.reason, HasSubstr("1 of 2 ranks"));
-  EXPECT_FALSE(v.confidence || share_for(v.ceilings, Remedy::infinitely_fast_network));
 }
 
 TEST(MultiRank, RanksThatCannotBeToldApartAreAnError) {

@@ -82,7 +82,7 @@ TEST(Chakra, WithoutGroupsTotalsOfAllGathersAreUnknownAndSaid) {
   EXPECT_THAT(job.notes, Contains(HasSubstr("give the JSON of process groups too")));
 }
 
-TEST(Chakra, RanksThatCannotBeToldApartAndLoneGroupsAreErrors) {
+TEST(Chakra, RanksThatCannotBeToldApartAndBadGroupsAreErrors) {
   const std::string text = head() + collective_node(0, 8, 0, 10);
   const auto message_of = [](const Texts& files) {
     return refusal_of([&] { job_of_files(files); });
@@ -91,9 +91,6 @@ TEST(Chakra, RanksThatCannotBeToldApartAndLoneGroupsAreErrors) {
               HasSubstr("a.et: expected its rank in"));
   EXPECT_THAT(message_of({{"a.1.et", text}, {"b.1.et", text}}),
               HasSubstr("is of rank 1, and so is"));
-  EXPECT_THAT(
-      message_of({{"groups.json", R"({"1": [0, 1]})"}}),
-      HasSubstr("groups.json: process groups of a Chakra job, not a trace; give its traces"));
   EXPECT_THAT(message_of({{"a.0.et", text}, {"groups.json", R"({"1": [0, -1]})"}}),
               HasSubstr("groups.json: /1: expected a list of ranks, found [0,-1]"));
 }

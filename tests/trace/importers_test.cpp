@@ -80,17 +80,6 @@ TEST(Format, AHeadFullOfProcessGroupsIsStillAPyTorchTrace) {
   EXPECT_EQ(job_from(text).ranks.at(0).compute.size(), 1u);
 }
 
-TEST(Format, ABareArrayWithWordsOfBenchmarksIsATrace) {
-  EXPECT_EQ(importer_of("[" + kernel("my_perf_region algbw busbw", 0, 10) + "]"), "PyTorch trace");
-  EXPECT_EQ(job_from("[" + kernel("my_perf_region", 0, 10) + "]").ranks.at(0).compute.size(), 1u);
-}
-
-TEST(Format, ATagOfMpirunIsText) {
-  EXPECT_EQ(importer_of("[1,0]<stdout>:# nThread 1 nGpus 1 minBytes 8\n"), "benchmark log");
-  EXPECT_EQ(importer_of("[2026-01-01 10:00] all_reduce_perf\n# size count type time algbw busbw\n"),
-            "benchmark log");
-}
-
 TEST(Format, AByteOrderMarkIsNoObstacle) {
   EXPECT_EQ(job_from("\xef\xbb\xbf" + trace_of(0, 1, {kernel("gemm", 0, 10)})).ranks.size(), 1u);
 }

@@ -91,54 +91,9 @@ TEST(MixedJobs, SecondsApartOnTheClockAreRefusedAndStampsWithoutAnEpochAreNot) {
       "no error");
 }
 
-std::string import_refusal(const Job& job) {
-  return refusal_of([&] { import_job(job); });
-}
-
-/// A step with one kernel and a collective of each of these names.
-Job sharded(const std::vector<std::string>& kernels, const std::string& annotation = "") {
-  Events events = {step(0, 0, 1000), kernel("gemm", 0, 50)};
-  double at = 60;
-  for (const std::string& name : kernels)
-    events.push_back(kernel(name, at, 10, collective("", 1000, 4), 9)), at += 20;
-  if (!annotation.empty()) events.push_back(host_event("user_annotation", annotation, 10, 5));
-  return job_from(trace_of(0, 4, events));
-}
-
-TEST(Sharding, IsNamedRefusedForAWorkloadAndExplained) {
-  const std::string gather = "ncclDevKernel_AllGather_RING_LL",
-                    scatter = "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL",
-                    sum = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
-  const Job fsdp = sharded({gather, scatter}, "FSDP::all_gather (layers.0)");
-  EXPECT_THAT(import_refusal(fsdp), HasSubstr("split over ranks: FSDP2 (fully_shard)"));
-  EXPECT_THAT(import_refusal(fsdp), HasSubstr("linerate explain"));
-  const Breakdown b = break_down(fsdp);
-  EXPECT_THAT(b.notes, Contains(HasSubstr("FSDP2")));
-  EXPECT_FALSE(b.buckets);
-  EXPECT_EQ(b.collectives.size(), 2u);
-  EXPECT_THAT(import_refusal(sharded({sum, gather}, "FullyShardedDataParallel.forward")),
-              HasSubstr("FSDP (FullyShardedDataParallel)"));
-  EXPECT_THAT(import_refusal(sharded({gather, scatter})), HasSubstr("FSDP, ZeRO"));
-  EXPECT_THAT(import_refusal(sharded({sum, "ncclDevKernel_SendRecv"})), HasSubstr("pipeline"));
-}
-
-TEST(Sharding, DataParallelismMayGatherAndScatterAlittleBeside) {
-  // A contrastive loss gathers what the ranks embedded; gradients are summed whole.
-  EXPECT_TRUE(sharded({"ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_AllReduce_Sum_f32"})
-                  .sharding.empty());
-}
-
-TEST(Sharding, SumsOverSomeOfTheRanksAreModelParallel) {
-  const Job job = job_from(trace_of(
-      0, 8,
-      {step(0, 0, 1000), kernel("gemm", 0, 50),
-       kernel("ncclDevKernel_AllReduce_Sum_f32", 60, 10, collective("allreduce", 1000, 2), 9)}));
-  EXPECT_THAT(import_refusal(job), HasSubstr("summed over 2 of its 8 ranks"));
-}
-
 TEST(Sharding, RecordedFsdpIsNamedAndItsCollectivesAreThoseItIssued) {
   const Job job = recorded_job("fsdp2");
-  EXPECT_THAT(import_refusal(job), HasSubstr("FSDP2"));
+  EXPECT_THAT(refusal_of([&] { import_job(job); }), HasSubstr("FSDP2"));
   // Gloo runs a reduce-scatter as an all-reduce; parts of 45150 floats on two ranks are 361,200
   // bytes in all.
   const Breakdown b = break_down(job);

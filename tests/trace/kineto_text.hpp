@@ -25,12 +25,6 @@ inline std::string kernel(const std::string& name, double ts, double dur,
                      R"("args":{{"stream":{}{}}}}})",
                      name, stream, ts, dur, stream, args.empty() ? "" : "," + args);
 }
-inline std::string step(int n, double ts, double dur) {
-  return fmt::format(
-      R"({{"ph":"X","cat":"user_annotation","name":"ProfilerStep#{}","pid":1,"tid":1,"ts":{},)"
-      R"("dur":{}}})",
-      n, ts, dur);
-}
 inline std::string collective(const std::string& name, long elements, int ranks,
                               const std::string& more = "",
                               const std::string& type = "Float") {
@@ -45,11 +39,13 @@ inline std::string host_event(const char* category, const std::string& name, dou
       R"({{"ph":"X","cat":"{}","name":"{}","pid":1,"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
       category, name, tid, ts, dur, args);
 }
+inline std::string step(int n, double ts, double dur) {
+  return host_event("user_annotation", fmt::format("ProfilerStep#{}", n), ts, dur);
+}
 /// A call of the runtime; the argument that ties a kernel to it has the same text.
 inline std::string correlation(long id) { return fmt::format(R"("correlation":{})", id); }
-inline std::string launch_call(long id, double ts, double dur,
-                               const std::string& name = "cudaLaunchKernel") {
-  return host_event("cuda_runtime", name, ts, dur, correlation(id));
+inline std::string launch_call(long id, double ts, double dur) {
+  return host_event("cuda_runtime", "cudaLaunchKernel", ts, dur, correlation(id));
 }
 inline std::string op(const std::string& name, double ts, double dur) {
   return host_event("cpu_op", name, ts, dur);
@@ -89,8 +85,8 @@ using Events = std::vector<std::string>;
 inline void append(Events& events, const Events& more) {
   events.insert(events.end(), more.begin(), more.end());
 }
-/// Marked steps without a pause between them, `us` long, with the events that `of_step(step, begin)`
-/// gives for each.
+/// Marked steps without a pause between them, `us` long, each with the events that
+/// `of_step(step, begin)` gives.
 inline Events in_steps(int steps, double us, const auto& of_step) {
   Events events;
   for (int s = 0; s < steps; ++s) {

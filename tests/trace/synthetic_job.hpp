@@ -109,16 +109,21 @@ inline std::vector<std::string> SyntheticJob::traces(Recorded how) const {
   const auto add = [&](int rank, const std::string& event) {
     events[static_cast<std::size_t>(rank)].push_back(event);
   };
-  const auto host = [&](int rank, const char* category, const char* name, long from, long us) {
-    add(rank,
-        host_event(category, name, static_cast<double>(kClock + from), static_cast<double>(us)));
+  const auto at = [](long us) { return static_cast<double>(kClock + us); };
+  const auto host = [&](int rank, const char* category, const char* name, long from, long us,
+                        const std::string& args = "", int tid = 1) {
+    add(rank, host_event(category, name, at(from), static_cast<double>(us), args, tid));
   };
-  const auto launch = [&](int rank, long at) {
-    add(rank, launch_call(++id, static_cast<double>(kClock + at), 0));
+  const auto call = [&](int rank, long from, long us, const char* name = "cudaLaunchKernel") {
+    host(rank, "cuda_runtime", name, from, us, correlation(++id));
     return correlation(id);
   };
+  const auto device = [&](int rank, const char* name, long from, long to, const std::string& args,
+                          int stream = 7) {
+    add(rank, kernel(name, at(from), static_cast<double>(to - from), args, stream));
+  };
   const auto on_step = [&](int rank, int number, long from, long to) {
-    add(rank, step(number, static_cast<double>(kClock + from), static_cast<double>(to - from)));
+    add(rank, step(number, at(from), static_cast<double>(to - from)));
   };
   const auto on_work = [&](int rank, Work work, long from, long to) {
     if (how != Recorded::kernels) {
@@ -136,25 +141,20 @@ inline std::vector<std::string> SyntheticJob::traces(Recorded how) const {
                to - from);
     }
     if (how == Recorded::cpu || work == Work::loading) return;
-    const std::string args = how == Recorded::gpu ? launch(rank, from) : "";
-    add(rank,
-        kernel("gemm", static_cast<double>(kClock + from), static_cast<double>(to - from), args));
+    device(rank, "gemm", from, to, how == Recorded::gpu ? call(rank, from, 0) : "");
   };
   const auto on_exchange = [&](int rank, int bucket, long asked, long from, long to) {
     if (how == Recorded::cpu) {
       host(rank, "cpu_op", "c10d::allreduce_", asked, 0);
-      add(rank, host_event("user_annotation", "gloo:all_reduce", static_cast<double>(kClock + from),
-                           static_cast<double>(to - from), floats(1000 + bucket), 2));
-      return;
+      return host(rank, "user_annotation", "gloo:all_reduce", from, to - from,
+                  floats(1000 + bucket), 2);
     }
     // The host waits for the device before the optimizer, in a call of the runtime.
     if (how == Recorded::gpu && bucket + 1 == static_cast<int>(backward_us.size()))
-      add(rank, launch_call(++id, static_cast<double>(kClock + asked),
-                            static_cast<double>(to - asked), "cudaStreamSynchronize"));
+      call(rank, asked, to - asked, "cudaStreamSynchronize");
     std::string args = collective("allreduce", 1000 + bucket, ranks);
-    if (how == Recorded::gpu) args += "," + launch(rank, asked - 2);
-    add(rank, kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)",
-                     static_cast<double>(kClock + from), static_cast<double>(to - from), args, 20));
+    if (how == Recorded::gpu) args += "," + call(rank, asked - 2, 0);
+    device(rank, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", from, to, args, 20);
   };
   run(on_step, on_work, on_exchange);
   if (stub)

@@ -286,17 +286,5 @@ TEST(RecordedWorkload, TwoThreadsOfGlooAreMatchedInTheOrderOfIssue) {
   EXPECT_TRUE(b.buckets && b.buckets->matches_rule);
 }
 
-TEST(Match, ThreadsOfABackEndMayStartWhatWasIssuedInAnyOrder) {
-  // Both ranks issue 1000, then 50000 elements; on rank 1 the second starts first.
-  const auto rank = [](int r, double first, double second) {
-    return gloo_trace(r, 2,
-                      {step(0, 0, 1000), gloo_all_reduce(1000, 10, first, 100, "float", 50),
-                       gloo_all_reduce(50000, 20, second, 300, "float", 51)});
-  };
-  const Breakdown b = break_down(job_of_ranks({rank(0, 100, 110), rank(1, 110, 100)}));
-  EXPECT_THAT(b.notes, testing::Not(testing::Contains(HasSubstr("disagree"))));
-  EXPECT_EQ(b.collectives.size(), 2u);
-}
-
 }  // namespace
 }  // namespace linerate::trace

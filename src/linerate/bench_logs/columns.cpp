@@ -14,20 +14,19 @@
 namespace linerate::bench_logs {
 namespace {
 
-using Units = std::array<std::pair<std::string_view, double>, 7>;
-constexpr Units kTimeUnits = {{{"s sec secs second seconds", 1},
-                               {"ms msec millisecond milliseconds", 1e-3},
-                               {"us usec microsecond microseconds \xc2\xb5s \xce\xbcs", 1e-6},
-                               {"ns nsec nanosecond nanoseconds", 1e-9}}};
-constexpr Units kSizeUnits = {{{"b byte bytes", 1},
-                               {"kb", 1e3},
-                               {"mb", 1e6},
-                               {"gb", 1e9},
-                               {"kib", 1024},
-                               {"mib", 1024. * 1024},
-                               {"gib", 1024. * 1048576}}};
+struct Unit {
+  std::string_view names;
+  double value;
+};
+constexpr std::array kTimeUnits = {
+    Unit{"s sec secs second seconds", 1}, Unit{"ms msec millisecond milliseconds", 1e-3},
+    Unit{"us usec microsecond microseconds \xc2\xb5s \xce\xbcs", 1e-6},
+    Unit{"ns nsec nanosecond nanoseconds", 1e-9}};
+constexpr std::array kSizeUnits = {
+    Unit{"b byte bytes", 1}, Unit{"kb", 1e3},  Unit{"mb", 1e6},           Unit{"gb", 1e9},
+    Unit{"kib", 1024},       Unit{"mib", 1024. * 1024}, Unit{"gib", 1024. * 1048576}};
 
-std::optional<double> unit_in(const Units& units, std::string_view name) {
+std::optional<double> unit_in(std::span<const Unit> units, std::string_view name) {
   for (const auto& [names, unit] : units)
     if (is_among(name, names)) return unit;
   return std::nullopt;
@@ -55,14 +54,9 @@ struct Title {
 
 /// The group that the first or last word names, which is taken off; -1: none.
 int group_of(std::string& name) {
-  constexpr std::array<std::pair<std::string_view, int>, 7> kGroups = {{{"outofplace", 0},
-                                                                        {"outplace", 0},
-                                                                        {"oop", 0},
-                                                                        {"out", 0},
-                                                                        {"inplace", 1},
-                                                                        {"ip", 1},
-                                                                        {"in", 1}}};
-  for (const auto& [word, group] : kGroups) {
+  constexpr std::array<std::string_view, 7> kWords = {"outofplace", "outplace", "oop", "out",
+                                                      "inplace",    "ip",       "in"};
+  for (const std::string_view word : kWords) {
     std::string rest;
     if (name.starts_with(word)) rest = name.substr(word.size());
     if (name.ends_with(word)) rest = name.substr(0, name.size() - word.size());
@@ -71,7 +65,7 @@ int group_of(std::string& name) {
                   "peritermin peritermax"))
       continue;
     name = rest;
-    return group;
+    return word.starts_with('i') ? 1 : 0;
   }
   return -1;
 }

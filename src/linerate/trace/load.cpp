@@ -27,14 +27,6 @@
 namespace linerate::trace {
 namespace {
 
-/// The importer that claims the whole text, else the one that knew its head. A head of 64 KiB may
-/// end before the mark of a format.
-const Importer* importer_of(std::string_view text, const Importer* by_head) {
-  const auto found = std::ranges::find_if(
-      importers(), [text](const Importer& i) { return i.claims != nullptr && i.claims(text); });
-  return found != importers().end() ? &*found : by_head;
-}
-
 /// Reads one file with the importer that knows it. A format that is known and not read is refused
 /// with its advice. The head is asked before the file is read, and the whole text after that.
 FilePart read_one(InputFile& input, const Progress& progress) {
@@ -46,7 +38,9 @@ FilePart read_one(InputFile& input, const Progress& progress) {
     };
     require_read();
     PaddedText text = input.read_all();
-    importer = importer_of(text.view(), importer);
+    // A head of 64 KiB may end before the mark of a format, which then claims the whole text.
+    for (const Importer& other : importers())
+      if (other.claims != nullptr && other.claims(text.view())) importer = &other;
     require_read();
     std::any content = importer->read(std::move(text), input.name(), progress);
     return {input.name(), std::move(content), importer, input.truncated()};

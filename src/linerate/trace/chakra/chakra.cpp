@@ -400,20 +400,6 @@ std::int64_t total_of(std::int64_t part, int ranks) {
   return part >= 0 && ranks > 0 && part < (std::int64_t{1} << 60) / ranks ? part * ranks : -1;
 }
 
-std::vector<ConfiguredGroup> configured(const ChakraGroups& groups) {
-  std::vector<ConfiguredGroup> all;
-  for (const auto& [name, ranks] : groups)
-    all.push_back({.name = name, .size = static_cast<int>(ranks.size()), .ranks = ranks});
-  return all;
-}
-
-int ranks_of_job(const ChakraGroups& groups) {
-  std::int64_t most = -1;
-  for (const auto& [name, ranks] : groups)
-    for (const std::int64_t r : ranks) most = std::max(most, r);
-  return static_cast<int>(most + 1);
-}
-
 /// Members and totals of a rank's communications; returns how many parts stay parts.
 std::size_t place(ChakraTrace& t, const std::vector<ConfiguredGroup>& known, Job& job) {
   std::vector<GroupRecord> records;
@@ -461,8 +447,12 @@ Job join_chakra(std::vector<ChakraTrace> traces, const ChakraGroups& groups) {
   Job job;
   job.has_durations = false;
   bool unknown = false;  // of a rank, when anything began
-  if (const int ranks = ranks_of_job(groups); ranks > 0) job.world_size = ranks;
-  const std::vector<ConfiguredGroup> known = configured(groups);
+  std::vector<ConfiguredGroup> known;
+  for (const auto& [name, ranks] : groups) {
+    known.push_back({.name = name, .size = static_cast<int>(ranks.size()), .ranks = ranks});
+    for (const std::int64_t r : ranks)
+      job.world_size = std::max(job.world_size, static_cast<int>(r) + 1);
+  }
   for (ChakraTrace& t : traces) {
     job.has_durations = job.has_durations || t.has_durations;
     unknown = unknown || (t.has_durations && !t.has_starts);

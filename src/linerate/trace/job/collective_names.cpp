@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 
 #include "linerate/core/index.hpp"
@@ -106,11 +107,11 @@ constexpr std::array<std::string_view, 16> kSounds = {
 /// Operators of the host are named after what they ask for.
 constexpr std::array<std::string_view, 4> kOperators = {"aten::", "c10d", "_c10d", "symm_mem::"};
 
-const KernelLine* kernel_line(std::string_view lower) {
-  const auto found = std::ranges::find_if(kKernels, [lower](const KernelLine& l) {
-    return lower.find(l.part) != std::string_view::npos;
-  });
-  return found == kKernels.end() ? nullptr : found;
+/// The first whose part is in the name; null: none is.
+const KernelLine* line_in(std::span<const KernelLine> lines, std::string_view lower) {
+  for (const KernelLine& l : lines)
+    if (lower.find(l.part) != std::string_view::npos) return &l;
+  return nullptr;
 }
 
 }  // namespace
@@ -118,7 +119,7 @@ const KernelLine* kernel_line(std::string_view lower) {
 Communicates kernel_communicates(std::string_view lower) {
   if (std::ranges::any_of(kOperators, [lower](std::string_view o) { return lower.starts_with(o); }))
     return Communicates::no;
-  if (kernel_line(lower) != nullptr) return Communicates::yes;
+  if (line_in(kKernels, lower) != nullptr) return Communicates::yes;
   return std::ranges::any_of(
              kSounds,
              [lower](std::string_view s) { return lower.find(s) != std::string_view::npos; })
@@ -129,8 +130,8 @@ Communicates kernel_communicates(std::string_view lower) {
 /// A library's line may say what all of its kernels do. Otherwise the first part of the list that
 /// the name contains decides.
 CommOp op_of_kernel_name(std::string_view lower) {
-  if (const KernelLine* line = kernel_line(lower); line != nullptr && line->op != CommOp::unknown)
-    return line->op;
+  const KernelLine* line = line_in(kKernels, lower);
+  if (line != nullptr && line->op != CommOp::unknown) return line->op;
   // The longer names first: "reducescatter" and "allreduce" contain "reduce".
   static constexpr std::array kParts = {
       KernelLine{"allreduce", CommOp::all_reduce}, KernelLine{"all_reduce", CommOp::all_reduce},
@@ -141,10 +142,8 @@ CommOp op_of_kernel_name(std::string_view lower) {
       KernelLine{"sendrecv", CommOp::send_recv}, KernelLine{"broadcast", CommOp::broadcast},
       // Of Intel's all-reduce, too, a kernel is named after the sum.
       KernelLine{"oneccl_reduce", CommOp::unknown}, KernelLine{"reduce", CommOp::reduce}};
-  const auto found = std::ranges::find_if(kParts, [lower](const KernelLine& l) {
-    return lower.find(l.part) != std::string_view::npos;
-  });
-  return found == kParts.end() ? CommOp::unknown : found->op;
+  line = line_in(kParts, lower);
+  return line == nullptr ? CommOp::unknown : line->op;
 }
 
 /// Types are written as PyTorch's ScalarType ("BFloat16"), as C++ ("c10::BFloat16", "long int") or

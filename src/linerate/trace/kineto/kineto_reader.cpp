@@ -207,18 +207,14 @@ void number_lone_process(std::vector<KinetoTrace>& traces) {
     for (KinetoTrace& t : traces) t.rank = 0;
 }
 
-std::vector<RankOfFile> ranks_stated(const std::vector<KinetoTrace>& traces) {
-  std::vector<RankOfFile> ranks;
-  for (const KinetoTrace& t : traces) ranks.push_back({t.rank, t.source});
-  return ranks;
-}
-
 Job join_pytorch(std::vector<FilePart> parts) {
   std::vector<KinetoTrace> traces;
   for (FilePart& part : parts)
     traces.push_back(std::any_cast<KinetoTrace>(std::move(part.content)));
   number_lone_process(traces);
-  require_ranks(ranks_stated(traces), true);
+  std::vector<RankOfFile> ranks;
+  for (const KinetoTrace& t : traces) ranks.push_back({t.rank, t.source});
+  require_ranks(ranks, true);
   for (const KinetoTrace& t : traces) require_same_head(traces.front(), t);
   Job job;
   for (KinetoTrace& t : traces) {

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <sstream>
 

@@ -1,6 +1,5 @@
 #include "linerate/explain/explanation.hpp"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -11,7 +10,6 @@
 
 namespace linerate::trace {
 namespace {
-
 
 constexpr const char* kAllReduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)";
 

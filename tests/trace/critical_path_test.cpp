@@ -1,6 +1,5 @@
 #include "linerate/explain/explanation.hpp"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <functional>

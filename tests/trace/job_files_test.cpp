@@ -1,5 +1,4 @@
 // Which files are one job: cycles, folders, patterns, and what is refused by name.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>

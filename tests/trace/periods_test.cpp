@@ -1,5 +1,4 @@
 // Which marks of the profiler are steps, and what is judged of steps that are not alike.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <tuple>

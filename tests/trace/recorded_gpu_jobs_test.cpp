@@ -1,7 +1,6 @@
 // Recordings of real NCCL jobs (../shared/gpu): ResNet-50 on two ranks, with known faults.
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>

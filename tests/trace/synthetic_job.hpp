@@ -2,8 +2,6 @@
 // microseconds, so that every sum in the tests is exact.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <string>

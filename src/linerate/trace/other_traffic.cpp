@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -205,6 +204,7 @@ struct Sum {
 struct Occurrences {
   std::vector<double> at_s;
   std::vector<std::vector<std::int64_t>> steps;  // by rank: positions, ascending
+  bool held = false;                             // by the Workload
 };
 
 /// Collects collectives that recur at the same place of the step, as entries of the Workload. A key
@@ -310,7 +310,7 @@ class Holder {
     return every;
   }
 
-  void hold(const Key& key, const Occurrences& found, int every) {
+  void hold(const Key& key, Occurrences& found, int every) {
     const auto& [place, alike, number] = key;
     const auto& [op, bytes, ranks] = alike;
     doc::OtherCollective o;
@@ -324,7 +324,7 @@ class Holder {
     o.at_s = median(found.at_s);
     o.every = every;
     held_.push_back(o);
-    is_held_.insert(key);
+    found.held = true;
   }
 
   std::pair<Sum, Sum> sums() const {
@@ -338,7 +338,7 @@ class Holder {
       for (std::size_t i = 0; i < r.communications.size(); ++i) {
         const Communication& c = r.communications[i];
         if (purposes_[rank][i] == SentFor::gradients || !counts(r, c.step)) continue;
-        const bool held = keys_[rank][i] && is_held_.contains(*keys_[rank][i]);
+        const bool held = keys_[rank][i] && found_.at(*keys_[rank][i]).held;
         (held ? all.first : all.second).times[c.op] += 1;
         (held ? in : out).push_back(c.span);
       }
@@ -358,7 +358,6 @@ class Holder {
   const doc::Workload& times_;
   std::vector<std::vector<std::optional<Key>>> keys_;  // by rank and communication
   std::map<Key, Occurrences> found_;
-  std::set<Key> is_held_;
   std::vector<doc::OtherCollective> held_;
 };
 

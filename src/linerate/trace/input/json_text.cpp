@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <utility>
 
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
@@ -127,8 +126,6 @@ std::optional<std::uint64_t> parse_unsigned(std::string_view text) {
 
 namespace {
 
-bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
-
 /// Length of the UTF-8 sequence at p, 0 when it is none.
 std::size_t utf8_length(const unsigned char* p, std::size_t left) {
   const unsigned char c = p[0];
@@ -157,7 +154,7 @@ class Mender {
     for (std::size_t i = 0; i < n_;) {
       const char c = p_[i];
       i = c == '"' ? string(i) : outside(i);
-      if (!is_blank(c)) last_ = c;
+      if (!is_json_blank(c)) last_ = c;
     }
     if (!open_.empty() || in_string_) close();
     return repairs_;
@@ -179,7 +176,7 @@ class Mender {
       // events.
       if (open_.size() <= 2) good_end_ = i + 1, good_open_ = open_;
     } else if (static_cast<unsigned char>(c) >= 0x80 ||
-               (static_cast<unsigned char>(c) < 0x20 && !is_blank(c))) {
+               (static_cast<unsigned char>(c) < 0x20 && !is_json_blank(c))) {
       p_[i] = ' ';
       ++repairs_.bad_utf8;
     }
@@ -218,7 +215,7 @@ class Mender {
   /// anything else the quote was meant to be inside.
   bool closes(std::size_t i) const {
     std::size_t next = i + 1;
-    while (next < n_ && is_blank(p_[next])) ++next;
+    while (next < n_ && is_json_blank(p_[next])) ++next;
     return next == n_ || p_[next] == ',' || p_[next] == ':' || p_[next] == '}' || p_[next] == ']';
   }
 

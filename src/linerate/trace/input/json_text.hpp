@@ -19,11 +19,11 @@ inline bool key_is(const char* raw, std::string_view name) {
   return std::memcmp(raw, name.data(), name.size()) == 0 && raw[name.size()] == '"';
 }
 
+inline bool is_json_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
 /// The token without trailing blanks and quotes, escapes left as they are.
 inline std::string_view unquoted(std::string_view token) {
-  while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' ||
-                            token.back() == '\t'))
-    token.remove_suffix(1);
+  while (!token.empty() && is_json_blank(token.back())) token.remove_suffix(1);
   if (token.size() >= 2 && token.front() == '"' && token.back() == '"')
     token = token.substr(1, token.size() - 2);
   return token;

@@ -7,8 +7,6 @@
 // 4. the input of an annotation around it, such as nccl:all_reduce; such a size counts as deduced
 #include "linerate/trace/kineto/kineto_trace.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <map>

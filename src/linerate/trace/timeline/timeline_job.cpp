@@ -8,7 +8,6 @@
 #include "linerate/trace/timeline/timeline_job.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <map>
 #include <numeric>
@@ -483,26 +482,19 @@ void fields(auto& v, Is<BackwardPass> auto& p, std::size_t steps) {
   v.hold(check_layers, p.gradients, p.layers);
 }
 
-/// Of each mark.
-struct MarkTime {
-  std::int64_t number = 0, ns = 0;
-};
-void fields(auto& v, Is<MarkTime> auto& m) {
-  v.required("number", m.number, kTime);
-  v.required("ns", m.ns, kTime);
-}
-
 /// Steps come before communications, whose indices are checked against them.
 void fields(auto& v, Is<RankActivity> auto& r, std::size_t groups) {
   v.required("rank", r.rank, kOrUnknown);
   v.required("source", r.source);
   v.required("stamp_ns", r.stamp_ns, kTime);
   v.required("steps", r.steps);
-  std::vector<MarkTime> marks;
-  for (const auto& [number, ns] : r.marks_ns) marks.push_back({number, ns});
-  v.required("marks", marks);
+  std::vector<std::pair<std::int64_t, std::int64_t>> marks(r.marks_ns.begin(), r.marks_ns.end());
+  v.required("marks", marks, [](auto& item, auto& mark) {
+    item.required("number", mark.first, kTime);
+    item.required("ns", mark.second, kTime);
+  });
   if constexpr (!std::is_const_v<std::remove_reference_t<decltype(r)>>)
-    for (const MarkTime& m : marks) r.marks_ns[m.number] = m.ns;
+    for (const auto& [number, ns] : marks) r.marks_ns[number] = ns;
   for_each_spans(r, [&v](const char* key, auto& spans) {
     v.written_if(!spans.empty(), key, spans, SpanRow{});
   });

@@ -147,10 +147,9 @@ Words row_words(std::string_view line) {
 /// name is a mention.
 TitleStrength strength_of(std::string_view line) {
   if (line.find("Collective test ") != std::string_view::npos) return TitleStrength::statement;
-  const std::size_t name = line.rfind("_perf");
-  const bool arguments =
-      name != std::string_view::npos && line.find(" -", name) != std::string_view::npos;
-  return arguments ? TitleStrength::command : TitleStrength::mention;
+  const std::size_t name = line.rfind("_perf");  // at npos nothing is found
+  return line.find(" -", name) != std::string_view::npos ? TitleStrength::command
+                                                         : TitleStrength::mention;
 }
 
 /// Cuts a log into runs. Titles come before the run that they are about, so they wait in `pending_`
@@ -160,17 +159,14 @@ class Scanner {
   explicit Scanner(BandwidthLog& log) : log_(log) {}
 
   std::vector<BandwidthRun> scan(trace::InputFile& input) {
-    std::string_view line;
-    while (input.next_line(line)) {
-      line_number_ = input.line_number();
-      read_line(line);
-    }
+    for (std::string_view line; input.next_line(line);) read_line(line, input.line_number());
     return std::move(runs_);
   }
 
   /// A line is tried as a row first. If it is none, it may name a test, open or close a run, be a
   /// header, or list a rank. A line of numbers under a header that is no row counts as refused.
-  void read_line(std::string_view text) {
+  void read_line(std::string_view text, std::size_t number) {
+    line_number_ = number;
     const std::string line = plain_blanks(text), unlabelled = without_repeated_label(line);
     const Words words = words_of(line), row = row_words(unlabelled);
     if (!row.empty()) return read_row(row, line);
@@ -310,13 +306,13 @@ class Scanner {
 bool is_nccl_tests(std::string_view head) {
   BandwidthLog log("", "", {});
   Scanner scanner(log);
-  while (!head.empty()) {
+  for (std::size_t number = 1; !head.empty(); ++number) {
     const std::string_view line = take_line(head);
     if (line.find("# nThread ") != std::string_view::npos ||
         line.find("# nccl-tests version") != std::string_view::npos ||
         line.find("# rccl-tests") != std::string_view::npos)
       return true;
-    scanner.read_line(line);
+    scanner.read_line(line, number);
     if (scanner.found_rows() || scanner.found_header()) return true;
   }
   return false;

@@ -198,7 +198,11 @@ class TableReader {
   std::optional<BandwidthRow> timed_row(const Cells& cells) const {
     std::optional<BandwidthRow> row = row_of(cells, columns_);
     if (!row) return row;
-    if (columns_.dtype < 0) take_type_of_name(*row);
+    if (columns_.dtype < 0) {
+      // A table without a column of types may be named after its type: "all_reduce_f16.csv".
+      row->says_type = named_type_.has_value();
+      row->dtype = named_type_.value_or(DType::f32);
+    }
     Timing* times = row->timings;
     if (!is_false(cell_at(cells, columns_.in_place)) && times[1].time <= 0)
       std::swap(times[0], times[1]);
@@ -211,12 +215,6 @@ class TableReader {
     const double longest = std::max(times[0].time, times[1].time);
     const bool timed = longest > 0 && longest * columns_.time_unit_s.value_or(1e-6) < kDay;
     return timed ? row : std::nullopt;
-  }
-
-  /// A table without a column of types may be named after its type: "all_reduce_f16.csv".
-  void take_type_of_name(BandwidthRow& row) const {
-    row.says_type = named_type_.has_value();
-    row.dtype = named_type_.value_or(DType::f32);
   }
 
   /// Why it cannot be read; empty if it was, or says nothing.

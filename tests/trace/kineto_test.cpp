@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "linerate/explain/explanation.hpp"
-#include "linerate/trace/input/json_text.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 #include "trace/kineto_text.hpp"
 

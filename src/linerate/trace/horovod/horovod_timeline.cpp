@@ -19,7 +19,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/importer/importer.hpp"
-#include "linerate/trace/input/json_text.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 

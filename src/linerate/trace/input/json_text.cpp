@@ -4,7 +4,7 @@
 //
 // Example: "1734001122334455.678" at scale 3. Nineteen digits give 1734001122334455678, three of
 // them after the point. The exponent is 3 - 3 = 0, so nothing is left to multiply or to round.
-#include "linerate/trace/input/json_text.hpp"
+#include "linerate/trace/input/input_file.hpp"
 
 #include <fmt/format.h>
 

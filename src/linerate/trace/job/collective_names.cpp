@@ -12,7 +12,6 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/input/input_file.hpp"
-#include "linerate/trace/input/json_text.hpp"
 
 namespace linerate::trace {
 namespace {

@@ -13,7 +13,7 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/trace/importer/importer.hpp"
-#include "linerate/trace/input/json_text.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/job/periods.hpp"

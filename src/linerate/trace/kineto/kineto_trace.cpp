@@ -10,7 +10,7 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/random.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/trace/input/json_text.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 

@@ -218,7 +218,7 @@ KinetoTrace scan_kineto(const PaddedText& text, const std::string& source,
                         const Progress& progress);
 
 /// A KinetoTrace. Throws InputError naming file and place. Mends what real files have broken
-/// (json_text.hpp) and notes it.
+/// (input_file.hpp) and notes it.
 std::any read_kineto(PaddedText text, const std::string& name, const Progress& progress);
 
 /// Adds the rank to the job. Kernels are joined with their collective metadata (launch_join.cpp),

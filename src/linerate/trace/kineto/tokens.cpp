@@ -16,7 +16,7 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/core/random.hpp"
-#include "linerate/trace/input/json_text.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/kineto/kineto_trace.hpp"
 

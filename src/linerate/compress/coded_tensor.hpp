@@ -40,6 +40,8 @@ class ParameterCodecs {
   /// The parts that a TwoPhaseExchange of its bucket uses, after begin_step().
   TwoPhase& two_phase() const { return *two_phase_; }
   const Keys& keys() const { return keys_; }
+  /// Whether this step sends what is owed with the gradient.
+  bool sends_residual() const { return sends_residual_; }
   /// The step does not count: everything is as it was before.
   void drop();
 

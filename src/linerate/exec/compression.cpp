@@ -24,39 +24,13 @@
 #include "linerate/core/index.hpp"
 
 namespace linerate::exec {
-namespace {
 
 using compress::BucketPart;
-using compress::Combine;
 using compress::get_part;
 using compress::put_part;
 using doc::Task;
 using doc::TaskGraph;
 using doc::TaskKind;
-
-/// A part's values within its bucket's.
-template <typename T>
-std::span<T> values_of_part(std::span<T> values, const BucketPart& part) {
-  return values.subspan(to_index(part.value), to_index(part.shape.elements));
-}
-
-compress::HostOps::Arrays arrays_of(const auto& bucket, std::span<float> values) {
-  compress::HostOps::Arrays arrays;
-  bucket.for_each_coded([&](compress::CodedTensor& tensor, const BucketPart& part) {
-    arrays.values.push_back(values_of_part(values, part));
-    arrays.residuals.push_back(tensor.next_residual());
-  });
-  return arrays;
-}
-
-auto exchange_of(const auto& bucket) { return two_phase_exchange_of<compress::HostOps>(bucket); }
-
-void multiply(std::span<float> values, float by) {
-  if (by == 1) return;
-  for (float& value : values) value *= by;
-}
-
-}  // namespace
 
 /// Without its sign bit, a float's bits order like its magnitude, and a NaN's bits are greater than
 /// those of infinity. So one maximum over integers finds both infinities and NaNs.
@@ -77,17 +51,6 @@ void Compression::begin_step() {
   settle();
   owed_.clear();
   infinite_ = false;
-  in_step_ = true;
-}
-
-void Compression::begin_dense(const TaskGraph& graph, std::span<const compress::Shape> shapes) {
-  owed_.clear();
-  for (const auto& [position, tensor] : buckets_.dense_ones(graph, shapes)) {
-    const std::span<const float> owed = tensor->begin_dense(rank_);
-    if (owed.empty()) continue;
-    owed_.resize(shapes.size());
-    owed_[position] = owed;
-  }
 }
 
 /// The mean is of gradients times the loss scale; the state is kept in units of the loss. So the
@@ -99,25 +62,14 @@ void Compression::take_dense_mean(const std::string& name, const compress::Shape
   compress::CodedTensor& tensor = buckets_.tensor_of(name, shape);
   tensor.use(method);
   const float scale = loss_scale().value_or(1);
-  multiply(mean, 1 / scale);
+  if (scale != 1) multiply({mean}, 1 / scale);
   tensor.take_dense(mean);
-  multiply(mean, scale);
-}
-
-void Compression::keep(std::set<std::string> unused) {
-  buckets_.count_step();
-  in_step_ = false;
-  counted_ = std::move(unused);
-}
-
-void Compression::drop() {
-  in_step_ = false;
-  settle();
+  if (scale != 1) multiply({mean}, scale);
 }
 
 /// Ends the last step for all codecs. Decodes of a kept step are through by now, so its codecs take
 /// over what that step wrote. Parameters that no rank used keep their old state, and so does every
-/// codec of a dropped step.
+/// codec of a step that was not kept.
 void Compression::settle() const {
   for (const auto& [name, tensor] : buckets_.tensors())
     counted_ && !counted_->contains(name) ? tensor->keep() : tensor->drop();
@@ -125,7 +77,7 @@ void Compression::settle() const {
 }
 
 compress::CompressionState Compression::save() const {
-  if (!in_step_) settle();
+  if (counted_) settle();
   return buckets_.save();
 }
 
@@ -144,108 +96,76 @@ std::span<std::int64_t> Compression::counts_of(const TaskGraph& graph, const Cod
   return {static_cast<std::int64_t*>(b.data), to_index(b.count.value)};
 }
 
-void Compression::run(const TaskGraph& graph, const Task& task) {
-  CodedBucket& bucket = buckets_.of(graph, task);
-  const std::span<float> values = values_of(graph, task.first);
-  if (task.kind == TaskKind::decode) return decode(graph, bucket, values);
-  const int round = buckets_.round_of(task);
-  if (round == 0)
-    encode(graph, bucket, values);
-  else
-    encode_round(graph, bucket, to_index(round), values);
+void Compression::copy(const std::vector<std::span<float>>& to,
+                       const std::vector<std::span<float>>& from) {
+  for (std::size_t i = 0; i < to.size(); ++i)
+    std::copy(from[i].begin(), from[i].end(), to[i].begin());
+}
+void Compression::multiply(const std::vector<std::span<float>>& values, float by) {
+  for (const std::span<float> all : values)
+    for (float& value : all) value *= by;
 }
 
 /// A bucket with an infinite gradient is encoded as zeros. Codecs then see finite numbers alone,
 /// and the other ranks get a payload that they can decode.
-void Compression::check_usable(std::span<float> values) {
-  if (are_usable(values)) return;
-  infinite_ = true;
-  std::fill(values.begin(), values.end(), 0.0f);
-}
-
-// ---- encode ----
-
-void Compression::encode(const TaskGraph& graph, CodedBucket& bucket, std::span<float> values) {
-  check_usable(values);
+void Compression::begin_tensors(CodedBucket& bucket, const std::span<float>& values) {
+  if (!are_usable(values)) {
+    infinite_ = true;
+    std::fill(values.begin(), values.end(), 0.0f);
+  }
   bucket.for_each_coded([&](compress::CodedTensor& tensor, const BucketPart& part) {
     tensor.use(bucket.method);  // another variant may code it otherwise
     tensor.begin_step(seed_, buckets_.steps(), rank_, values_of_part(values, part), loss_scale());
   });
-  const std::span<std::byte> payload = bytes_of(graph, bucket.payloads.front());
-  if (bucket.step.two_phase) {
-    exchange_of(bucket).encode(arrays_of(bucket, values), payload, bucket.step.phase);
-  } else if (bucket.layout.rounds.front().combine == Combine::sum) {
-    encode_sum(bucket, 0, values, payload);
-  } else {
-    const std::size_t room = payload.size() / to_index(ranks_);
-    const auto rank = to_index(rank_);
-    const std::span<std::byte> own = payload.subspan(rank * room, room);
-    const std::size_t sent = encode_gathered(bucket, values, own);
-    if (bucket.counts >= 0)
-      counts_of(graph, bucket)[rank] = static_cast<std::int64_t>(sent);
-    else  // what was there before goes nowhere
-      std::fill(own.begin() + static_cast<std::ptrdiff_t>(sent), own.end(), std::byte{0});
-  }
-  send_dense(graph, bucket, values);
 }
 
-/// Reads what came back from the last round, then encodes this one.
-void Compression::encode_round(const TaskGraph& graph, CodedBucket& bucket, std::size_t round,
-                               std::span<float> values) {
-  if (bucket.has_owners()) {
-    exchange_of(bucket).reduce(bytes_of(graph, bucket.payloads[1]),
-                               bytes_of(graph, bucket.payloads[2]));
-    return;
-  }
-  decode_sum(bucket, round - 1, bytes_of(graph, bucket.payloads[round - 1]), {});
-  encode_sum(bucket, round, values, bytes_of(graph, bucket.payloads[round]));
+compress::HostOps::Arrays Compression::arrays_of(const CodedBucket& bucket,
+                                                 const std::span<float>& values) const {
+  compress::HostOps::Arrays arrays;
+  bucket.for_each_coded([&](compress::CodedTensor& tensor, const BucketPart& part) {
+    arrays.values.push_back(values_of_part(values, part));
+    arrays.residuals.push_back(tensor.next_residual());
+  });
+  return arrays;
 }
 
 /// The bytes of its room that a part does not use are set to zero, so they add nothing to the sum.
-void Compression::encode_sum(CodedBucket& bucket, std::size_t round, std::span<float> values,
-                             std::span<std::byte> payload) {
+void Compression::encode_sum(const TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+                             const std::span<float>& values) {
+  const std::span<std::byte> payload = bytes_of(graph, bucket.payloads[round]);
   bucket.for_each_coded([&](compress::CodedTensor& tensor, const BucketPart& part) {
     const auto bytes = payload.subspan(to_index(part.offset[round]), to_index(part.bytes[round]));
     const std::size_t sent = tensor.encode(static_cast<int>(round), values_of_part(values, part),
                                            ranks_, bucket.step.phase, bytes);
     infinite_ = infinite_ || tensor.overflowed();
-    std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(sent), bytes.end(), std::byte{0});
+    compress::zero_from(bytes, sent);
   });
 }
 
-/// Writes this rank's parts one after the other and returns their bytes. If sizes depend on values
+/// Writes this rank's parts one after the other to its own block. If sizes depend on values
 /// (`has_size`), each part begins with its size.
-std::size_t Compression::encode_gathered(CodedBucket& bucket, std::span<float> values,
-                                         std::span<std::byte> own) {
+void Compression::encode_gathered(const TaskGraph& graph, CodedBucket& bucket,
+                                  const std::span<float>& values) {
+  const std::span<std::byte> payload = bytes_of(graph, bucket.payloads.front());
+  const std::size_t room = payload.size() / to_index(ranks_);
+  const std::span<std::byte> own = payload.subspan(to_index(rank_) * room, room);
   const bool has_size = bucket.layout.rounds.front().is_bound;
-  std::size_t at = 0;
+  std::size_t sent = 0;
   bucket.for_each_coded([&](compress::CodedTensor& tensor, const BucketPart& part) {
-    at += put_part(own, at, has_size, [&](std::span<std::byte> bytes) {
+    sent += put_part(own, sent, has_size, [&](std::span<std::byte> bytes) {
       return tensor.encode(0, values_of_part(values, part), ranks_, bucket.step.phase,
                            bytes.first(to_index(part.bytes[0])));
     });
   });
-  return at;
+  if (bucket.counts >= 0)
+    counts_of(graph, bucket)[to_index(rank_)] = static_cast<std::int64_t>(sent);
+  else  // what was there before goes nowhere
+    compress::zero_from(own, sent);
 }
 
-// ---- decode ----
-
-void Compression::decode(const TaskGraph& graph, CodedBucket& bucket, std::span<float> values) {
-  const std::span<std::byte> payload = bytes_of(graph, bucket.payloads.back());
-  if (bucket.step.two_phase)
-    exchange_of(bucket).finish(payload, arrays_of(bucket, values));
-  else if (bucket.layout.rounds.back().combine == Combine::sum)
-    decode_sum(bucket, bucket.layout.rounds.size() - 1, payload, values);
-  else
-    decode_gathered(graph, bucket, payload, values);
-  take_dense(graph, bucket, values);
-  for (const BucketPart& part : bucket.layout.parts)
-    multiply(values_of_part(values, part), loss_scale().value_or(1));
-}
-
-/// Empty `values`: a round before the last one.
-void Compression::decode_sum(CodedBucket& bucket, std::size_t round,
-                             std::span<const std::byte> payload, std::span<float> values) {
+void Compression::decode_sum(const TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+                             const std::span<float>& values) {
+  const std::span<const std::byte> payload = bytes_of(graph, bucket.payloads[round]);
   bucket.for_each_coded([&](compress::CodedTensor& tensor, const BucketPart& part) {
     const std::size_t size =
         bucket.layout.rounds[round].is_bound ? tensor.sent_bytes() : to_index(part.bytes[round]);
@@ -259,7 +179,8 @@ void Compression::decode_sum(CodedBucket& bucket, std::size_t round,
 /// sizes. Then it decodes tensor by tensor, each from the parts of all ranks. All blocks list their
 /// parts in the same order, so one cursor a block is enough.
 void Compression::decode_gathered(const TaskGraph& graph, CodedBucket& bucket,
-                                  std::span<const std::byte> payload, std::span<float> values) {
+                                  const std::span<float>& values) {
+  const std::span<const std::byte> payload = bytes_of(graph, bucket.payloads.back());
   const bool has_size = bucket.layout.rounds.front().is_bound;
   const auto ranks = to_index(ranks_);
   std::vector<std::span<const std::byte>> blocks;
@@ -278,40 +199,6 @@ void Compression::decode_gathered(const TaskGraph& graph, CodedBucket& bucket,
   });
 }
 
-// ---- what travels dense ----
-
-/// The sums of gradients that travel dense: in a payload of their own, or after the first round's
-/// sums in the same payload.
-std::span<float> Compression::dense_of(const TaskGraph& graph, const CodedBucket& bucket) {
-  const bool rides = bucket.dense < 0;
-  const std::span<float> values = values_of(graph, rides ? bucket.payloads.front() : bucket.dense);
-  return rides ? values.subspan(to_index(bucket.layout.dense_begin)) : values;
-}
-
-void Compression::send_dense(const TaskGraph& graph, const CodedBucket& bucket,
-                             std::span<const float> values) {
-  if (bucket.layout.dense_elements == 0) return;
-  const std::span<float> dense = dense_of(graph, bucket);
-  for (const BucketPart& part : bucket.layout.parts) {
-    if (part.is_coded()) continue;
-    const std::span<const float> own = values_of_part(values, part);
-    std::copy(own.begin(), own.end(), dense.begin() + part.dense);
-  }
-}
-
-void Compression::take_dense(const TaskGraph& graph, const CodedBucket& bucket,
-                             std::span<float> values) {
-  if (bucket.layout.dense_elements == 0) return;
-  const std::span<float> dense = dense_of(graph, bucket);
-  const float share = 1.0f / static_cast<float>(ranks_);
-  for (const BucketPart& part : bucket.layout.parts) {
-    if (part.is_coded()) continue;
-    const std::span<float> mean = values_of_part(values, part);
-    std::transform(dense.begin() + part.dense, dense.begin() + part.dense + part.shape.elements,
-                   mean.begin(), [share](float sum) { return sum * share; });
-  }
-}
-
 // Runs encode and decode tasks in a rehearsal, so that they take their time. A rehearsal has no
 // gradients and sends no payloads. Gradients are noise. A decode reads payloads of all ranks, so
 // after each encode the own payload stands in for those of the others.
@@ -319,10 +206,6 @@ void Compression::take_dense(const TaskGraph& graph, const CodedBucket& bucket,
 // Example with three ranks, seen from rank 1: encode writes block 1 of a gathered payload. It is
 // copied to blocks 0 and 2, and decode reads three payloads of the right form. With the two-phase
 // exchange each owner's block is copied in the same way.
-
-using doc::Task;
-using doc::TaskGraph;
-using doc::TaskKind;
 
 CompressionLoad::Memory::Memory(const doc::Plan& plan) {
   std::int64_t most = 0;

@@ -14,6 +14,7 @@
 
 #include "linerate/compress/codec.hpp"
 #include "linerate/compress/coded_tensor.hpp"
+#include "linerate/compress/host_ops.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/two_phase.hpp"
 #include "linerate/doc/plan.hpp"
@@ -88,6 +89,161 @@ inline constexpr float kGreatestGradient = 0x1p64f;
 /// `scale`: what the loss was multiplied by; a magnitude counts in units of the loss.
 bool are_usable(std::span<const float> gradients, float scale = 1);
 
+/// What does not depend on where tensors lie. `Ops` is the back end of codecs, `Numbers` f32 of it:
+/// a bucket's values or a part of them. `Tensor` codes a parameter over this back end.
+template <class Ops, class Tensor, class Numbers>
+class CompressionOver : public StepCompression {
+ public:
+  using Bytes = typename Ops::Bytes;
+  using CodedBucket = CodedBucketOf<Tensor>;
+  using Owed = decltype(std::declval<Tensor&>().begin_dense(0));
+
+  void set_plan(std::shared_ptr<const doc::Plan> plan) override {
+    buckets_.set_plan(std::move(plan));
+  }
+  std::string phase() const override { return buckets_.phase(); }
+  void begin_dense(const doc::TaskGraph& graph, std::span<const compress::Shape> shapes) override {
+    owed_.clear();
+    for (const auto& [position, tensor] : buckets_.dense_ones(graph, shapes)) {
+      const Owed owed = tensor->begin_dense(rank_);
+      if (!tensor->sends_residual()) continue;
+      owed_.resize(shapes.size());
+      owed_[position] = owed;
+    }
+  }
+  /// The residual that a gradient which travels dense takes along: [elements], row by row, in
+  /// gradient units. Empty, or undefined on a device: none.
+  Owed owed(std::int32_t position) const {
+    return owed_.empty() ? Owed() : owed_[to_index(position)];
+  }
+  /// Whether any gradient takes a residual along in this step.
+  bool sends_owed() const { return !owed_.empty(); }
+  bool sees_dense_means() const override { return buckets_.sees_dense_means(); }
+  void keep(std::set<std::string> unused = {}) override {
+    buckets_.count_step();
+    counted_ = std::move(unused);
+  }
+  void drop() override {
+    for (const auto& [name, tensor] : buckets_.tensors()) tensor->drop();
+  }
+  compress::CompressionState save() const override { return buckets_.save(); }
+  void load(compress::CompressionState state) override { buckets_.load(std::move(state)); }
+
+  void run(const doc::TaskGraph& graph, const doc::Task& task) override {
+    CodedBucket& bucket = buckets_.of(graph, task);
+    const Numbers values = values_of(graph, task.first);
+    if (task.kind == doc::TaskKind::decode)
+      decode(graph, bucket, values);
+    else if (const int round = buckets_.round_of(task); round == 0)
+      encode(graph, bucket, values);
+    else
+      encode_round(graph, bucket, to_index(round), values);
+  }
+
+ protected:
+  CompressionOver(int rank, int ranks, std::uint64_t seed, BucketCodings::MakeCompressor make,
+                  typename CodedBuckets<Tensor>::MakeTensor make_tensor)
+      : rank_(rank),
+        ranks_(ranks),
+        seed_(seed),
+        buckets_(rank, ranks, std::move(make), std::move(make_tensor)) {}
+
+  static Numbers values_of_part(const Numbers& values, const compress::BucketPart& part) {
+    return Ops::part(values, part.value, part.shape.elements);
+  }
+
+  // The memory of payloads: values of a bucket or of what travels dense, and bytes of any.
+  virtual Numbers values_of(const doc::TaskGraph& graph, std::int32_t payload) = 0;
+  virtual Bytes bytes_of(const doc::TaskGraph& graph, std::int32_t payload) = 0;
+  virtual void copy(const std::vector<Numbers>& to, const std::vector<Numbers>& from) = 0;
+  virtual void multiply(const std::vector<Numbers>& values, float by) = 0;
+
+  /// Gradients that are not usable are found and taken for zero. The bucket's tensors begin a step.
+  virtual void begin_tensors(CodedBucket& bucket, const Numbers& values) = 0;
+  /// For the two-phase exchange.
+  virtual typename Ops::Arrays arrays_of(const CodedBucket& bucket,
+                                         const Numbers& values) const = 0;
+  virtual void note_damage(const CodedBucket&, const typename Ops::Damage&) {}
+  // Payloads of one round of sums, or of the only round if it is gathered. No `values`: a round of
+  // sums before the last one, whose result the codecs keep.
+  virtual void encode_sum(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+                          const Numbers& values) = 0;
+  virtual void encode_gathered(const doc::TaskGraph& graph, CodedBucket& bucket,
+                               const Numbers& values) = 0;
+  virtual void decode_sum(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+                          const Numbers& values) = 0;
+  virtual void decode_gathered(const doc::TaskGraph& graph, CodedBucket& bucket,
+                               const Numbers& values) = 0;
+
+  int rank_, ranks_;
+  std::uint64_t seed_;
+  CodedBuckets<Tensor> buckets_;
+  std::vector<Owed> owed_;  // by position: residuals to send dense; empty: none in this step
+  /// The parameters that no rank used, of a step that counts and is not settled. Absent: no such
+  /// step.
+  mutable std::optional<std::set<std::string>> counted_;
+
+ private:
+  void encode(const doc::TaskGraph& graph, CodedBucket& bucket, const Numbers& values) {
+    begin_tensors(bucket, values);
+    if (bucket.step.two_phase)
+      two_phase_exchange_of<Ops>(bucket).encode(
+          arrays_of(bucket, values), bytes_of(graph, bucket.payloads.front()), bucket.step.phase);
+    else if (bucket.layout.rounds.front().combine == compress::Combine::sum)
+      encode_sum(graph, bucket, 0, values);
+    else
+      encode_gathered(graph, bucket, values);
+    const DenseParts dense = dense_parts(graph, bucket, values);
+    if (!dense.values.empty()) copy(dense.sent, dense.values);
+  }
+
+  /// Reads what came back from the last round, then encodes this one.
+  void encode_round(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+                    const Numbers& values) {
+    if (bucket.has_owners())
+      return note_damage(bucket, two_phase_exchange_of<Ops>(bucket).reduce(
+                                     bytes_of(graph, bucket.payloads[1]),
+                                     bytes_of(graph, bucket.payloads[2])));
+    decode_sum(graph, bucket, round - 1, {});
+    encode_sum(graph, bucket, round, values);
+  }
+
+  void decode(const doc::TaskGraph& graph, CodedBucket& bucket, const Numbers& values) {
+    if (bucket.step.two_phase)
+      note_damage(bucket, two_phase_exchange_of<Ops>(bucket).finish(
+                              bytes_of(graph, bucket.payloads.back()), arrays_of(bucket, values)));
+    else if (bucket.layout.rounds.back().combine == compress::Combine::sum)
+      decode_sum(graph, bucket, bucket.layout.rounds.size() - 1, values);
+    else
+      decode_gathered(graph, bucket, values);
+    if (const DenseParts dense = dense_parts(graph, bucket, values); !dense.values.empty()) {
+      copy(dense.values, dense.sent);
+      multiply(dense.values, 1.0f / static_cast<float>(ranks_));
+    }
+    if (const float scale = loss_scale().value_or(1); scale != 1) multiply({values}, scale);
+  }
+
+  /// Gradients that travel dense, and their sums. These are in a payload of their own, or after the
+  /// first round's sums in the same payload.
+  struct DenseParts {
+    std::vector<Numbers> values, sent;
+  };
+  DenseParts dense_parts(const doc::TaskGraph& graph, const CodedBucket& bucket,
+                         const Numbers& values) {
+    DenseParts parts;
+    if (bucket.layout.dense_elements == 0) return parts;
+    const bool rides = bucket.dense < 0;
+    const Numbers sums = values_of(graph, rides ? bucket.payloads.front() : bucket.dense);
+    const std::int64_t begin = rides ? bucket.layout.dense_begin : 0;
+    for (const compress::BucketPart& part : bucket.layout.parts) {
+      if (part.is_coded()) continue;
+      parts.values.push_back(values_of_part(values, part));
+      parts.sent.push_back(Ops::part(sums, begin + part.dense, part.shape.elements));
+    }
+    return parts;
+  }
+};
+
 /// StepCompression on this rank's processor, over memory of the host.
 ///
 /// The life of a residual, in three steps. Step 7 encodes: each codec writes its new residual next
@@ -95,86 +251,52 @@ bool are_usable(std::span<const float> gradients, float scale = 1);
 /// write the state as well. So nothing moves yet. begin_step() of step 8 comes after those decodes;
 /// settle() then makes the new residual the codec's. If step 8 overflows, drop() throws its new
 /// residual away at once, and step 9 encodes with the residual of step 7.
-class Compression : public StepCompression {
+class Compression final
+    : public CompressionOver<compress::HostOps, compress::CodedTensor, std::span<float>> {
  public:
   /// `payloads` outlives it. The seed is the same on every rank.
   Compression(Payloads& payloads, int rank, int ranks, std::uint64_t seed)
-      : payloads_(payloads),
-        rank_(rank),
-        ranks_(ranks),
-        seed_(seed),
-        buckets_(rank, ranks, compress::make_compressor,
-                 [](const auto& name, const auto& shape, compress::CompressedTensorState state) {
-                   return std::make_unique<compress::CodedTensor>(name, shape, std::move(state));
-                 }) {}
+      : CompressionOver(
+            rank, ranks, seed, compress::make_compressor,
+            [](const auto& name, const auto& shape, compress::CompressedTensorState state) {
+              return std::make_unique<compress::CodedTensor>(name, shape, std::move(state));
+            }),
+        payloads_(payloads) {}
 
   /// Names of the operations in a Plan that this one runs; empty if nothing is compressed.
   static std::set<std::string> operations_of(const doc::Plan& plan);
 
-  void set_plan(std::shared_ptr<const doc::Plan> plan) override {
-    buckets_.set_plan(std::move(plan));
-  }
-  std::string phase() const override { return buckets_.phase(); }
   void begin_step() override;
-  void begin_dense(const doc::TaskGraph& graph, std::span<const compress::Shape> shapes) override;
-  /// The residual that a gradient which travels dense takes along: [elements], row by row, in
-  /// gradient units. Empty: none.
-  std::span<const float> owed(std::int32_t position) const {
-    return owed_.empty() ? std::span<const float>() : owed_[to_index(position)];
-  }
-  /// Whether any gradient takes a residual along in this step.
-  bool sends_owed() const { return !owed_.empty(); }
   /// Gradients that are not usable were found in this step, in a bucket that is encoded. They were
   /// taken for zero, and the step must not count.
   bool found_infinite() const { return infinite_; }
-  bool sees_dense_means() const override { return buckets_.sees_dense_means(); }
   /// Does nothing for a parameter that the compressor codes. `mean` is that of scaled gradients.
   void take_dense_mean(const std::string& name, const compress::Shape& shape,
                        std::span<float> mean);
-  void keep(std::set<std::string> unused = {}) override;
-  void drop() override;
-
   compress::CompressionState save() const override;
-  void load(compress::CompressionState state) override { buckets_.load(std::move(state)); }
-
-  void run(const doc::TaskGraph& graph, const doc::Task& task) override;
 
  private:
-  using CodedBucket = CodedBucketOf<compress::CodedTensor>;
-
   void settle() const;
-  void check_usable(std::span<float> values);
-  void encode(const doc::TaskGraph& graph, CodedBucket& bucket, std::span<float> values);
-  void encode_sum(CodedBucket& bucket, std::size_t round, std::span<float> values,
-                  std::span<std::byte> payload);
-  std::size_t encode_gathered(CodedBucket& bucket, std::span<float> values,
-                              std::span<std::byte> own);
-  void encode_round(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
-                    std::span<float> values);
-  void decode(const doc::TaskGraph& graph, CodedBucket& bucket, std::span<float> values);
-  void decode_sum(CodedBucket& bucket, std::size_t round, std::span<const std::byte> payload,
-                  std::span<float> values);
-  void decode_gathered(const doc::TaskGraph& graph, CodedBucket& bucket,
-                       std::span<const std::byte> payload, std::span<float> values);
-  void send_dense(const doc::TaskGraph& graph, const CodedBucket& bucket,
-                  std::span<const float> values);
-  void take_dense(const doc::TaskGraph& graph, const CodedBucket& bucket, std::span<float> values);
-  std::span<float> dense_of(const doc::TaskGraph& graph, const CodedBucket& bucket);
-  std::span<float> values_of(const doc::TaskGraph& graph, std::int32_t bucket);
-  std::span<std::byte> bytes_of(const doc::TaskGraph& graph, std::int32_t payload);
+  std::span<float> values_of(const doc::TaskGraph& graph, std::int32_t bucket) override;
+  std::span<std::byte> bytes_of(const doc::TaskGraph& graph, std::int32_t payload) override;
   std::span<std::int64_t> counts_of(const doc::TaskGraph& graph, const CodedBucket& bucket);
+  void copy(const std::vector<std::span<float>>& to,
+            const std::vector<std::span<float>>& from) override;
+  void multiply(const std::vector<std::span<float>>& values, float by) override;
+  void begin_tensors(CodedBucket& bucket, const std::span<float>& values) override;
+  compress::HostOps::Arrays arrays_of(const CodedBucket& bucket,
+                                      const std::span<float>& values) const override;
+  void encode_sum(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+                  const std::span<float>& values) override;
+  void encode_gathered(const doc::TaskGraph& graph, CodedBucket& bucket,
+                       const std::span<float>& values) override;
+  void decode_sum(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+                  const std::span<float>& values) override;
+  void decode_gathered(const doc::TaskGraph& graph, CodedBucket& bucket,
+                       const std::span<float>& values) override;
 
   Payloads& payloads_;
-  int rank_, ranks_;
-  std::uint64_t seed_;
-  CodedBuckets<compress::CodedTensor> buckets_;
-  std::vector<std::span<const float>>
-      owed_;  // by position: residuals to send dense; empty: none in this step
-  /// The parameters that no rank used, of a step that counts and whose decodes may still run.
-  /// Absent: no such step.
-  mutable std::optional<std::set<std::string>> counted_;
   bool infinite_ = false;
-  bool in_step_ = false;
 };
 
 // Runs the Plan's compressors for what they cost: on noise, each rank by itself.

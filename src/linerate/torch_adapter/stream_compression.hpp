@@ -33,31 +33,24 @@ namespace linerate::torch_adapter {
 /// has enqueued steps 8 and 9 before it hears of that. It does not matter, because `none` of step 7
 /// has kept the residual of step 6, which steps 8 and 9 use.
 ///
-/// Every keep() is followed by settle() or take_back().
+/// save() waits for the device. Every keep() is followed by settle() or take_back().
 ///
 /// Thread safety: one call at a time.
-class StreamCompression final : public exec::StepCompression {
+class StreamCompression final
+    : public exec::CompressionOver<torch_codecs::TensorOps, torch_codecs::CodedParameter,
+                                   at::Tensor> {
  public:
   /// `memory` outlives it. The seed is the same on every rank.
   StreamCompression(PayloadMemory& memory, c10::Device device, int rank, int ranks,
                     std::uint64_t seed);
-  ~StreamCompression() override;
 
   /// Whether it can run a compressor of this name. It runs all that are built in, and none of a
   /// program's own, because those code memory of the host.
   static bool codes(const std::string& compressor);
 
   void set_plan(std::shared_ptr<const doc::Plan> plan) override;
-  std::string phase() const override { return buckets_.phase(); }
   void begin_step() override;
   void begin_dense(const doc::TaskGraph& graph, std::span<const compress::Shape> shapes) override;
-  /// Whether the step that has begun sends something that is owed.
-  bool sends_owed() const { return !owed_.empty(); }
-  /// As exec::Compression's: f32[elements]; undefined: there is none.
-  at::Tensor owed(std::int32_t position) const {
-    return owed_.empty() ? at::Tensor() : owed_[to_index(position)];
-  }
-  bool sees_dense_means() const override { return buckets_.sees_dense_means(); }
   struct DenseMean {
     const std::string& name;
     compress::Shape shape;
@@ -65,9 +58,6 @@ class StreamCompression final : public exec::StepCompression {
   };
   /// Does nothing for parameters that the compressor codes.
   void take_dense_means(const std::vector<DenseMean>& means);
-  void keep(std::set<std::string> unused = {}) override;
-  void drop() override;
-
   /// A scalar bool tensor: whether this rank found gradients that are not usable
   /// (exec/compression.hpp) in a bucket that is encoded. They were taken for zero. Valid after the
   /// step's last encode.
@@ -81,15 +71,12 @@ class StreamCompression final : public exec::StepCompression {
   /// Whether a payload of an earlier step was malformed, once that is known.
   bool was_damaged() { return damaged_late_.take().value_or(false); }
 
-  /// Waits for the device.
-  compress::CompressionState save() const override;
   void load(compress::CompressionState state) override;
 
   void run(const doc::TaskGraph& graph, const doc::Task& task) override;
 
  private:
   using Parameter = torch_codecs::CodedParameter;
-  using CodedBucket = exec::CodedBucketOf<Parameter>;
   using Arrived = torch_codecs::TensorArrived;
 
   /// Residuals of a bucket's tensors, laid out as the bucket is, so that one operator handles the
@@ -100,13 +87,16 @@ class StreamCompression final : public exec::StepCompression {
     bool is_touched = false;  // by this step
   };
   Home& home_of(const CodedBucket& bucket, const at::Tensor& values);
+  at::Tensor values_of(const doc::TaskGraph& graph, std::int32_t payload) override;
+  at::Tensor bytes_of(const doc::TaskGraph& graph, std::int32_t payload) override;
+  void copy(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from) override;
+  void multiply(const std::vector<at::Tensor>& values, float by) override;
   torch_codecs::TensorOps::Arrays arrays_of(const CodedBucket& bucket,
-                                            const at::Tensor& values) const;
-  void begin_tensors(CodedBucket& bucket, const at::Tensor& values);
+                                            const at::Tensor& values) const override;
+  void begin_tensors(CodedBucket& bucket, const at::Tensor& values) override;
   void keep_residuals(const at::Tensor& none);
 
   void check_usable(const CodedBucket& bucket, const at::Tensor& values);
-  void encode(CodedBucket& bucket, const at::Tensor& values);
   static std::vector<at::Tensor> parts_in(const CodedBucket& bucket, std::size_t round,
                                           const at::Tensor& payload);
   std::vector<Arrived> arrived_in(const CodedBucket& bucket, std::size_t round,
@@ -118,39 +108,25 @@ class StreamCompression final : public exec::StepCompression {
                                              const at::Tensor& values);
   void decode_all(CodedBucket& bucket, std::size_t round, std::vector<Arrived> arrived,
                   torch_codecs::TensorOps::Block* block, const at::Tensor& values);
-  void encode_round(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
-  void encode_sum(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
-  void encode_gathered(CodedBucket& bucket, const at::Tensor& values);
-  void decode(CodedBucket& bucket, const at::Tensor& values);
-  void decode_sum(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
-  void decode_gathered(CodedBucket& bucket, const at::Tensor& values);
-  void send_dense(const CodedBucket& bucket, const at::Tensor& values);
-  void take_dense(const CodedBucket& bucket, const at::Tensor& values);
-  struct DenseParts {
-    std::vector<at::Tensor> values, sent;
-  };
-  DenseParts dense_parts(const CodedBucket& bucket, const at::Tensor& values) const;
-  at::Tensor dense_of(const CodedBucket& bucket) const;
-  at::Tensor bytes_of(std::int32_t payload) const;
-  at::Tensor block_of(std::int32_t payload, int rank) const;
-  template <typename Visit>
-  void each_coded(CodedBucket& bucket, Visit&& visit);
-  void note_damage(const CodedBucket& bucket, const at::Tensor& damaged);
+  void encode_sum(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+                  const at::Tensor& values) override;
+  void encode_gathered(const doc::TaskGraph& graph, CodedBucket& bucket,
+                       const at::Tensor& values) override;
+  void decode_sum(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+                  const at::Tensor& values) override;
+  void decode_gathered(const doc::TaskGraph& graph, CodedBucket& bucket,
+                       const at::Tensor& values) override;
+  at::Tensor block_of(const doc::TaskGraph& graph, std::int32_t payload, int rank);
+  void note_damage(const CodedBucket& bucket, const at::Tensor& damaged) override;
 
   PayloadMemory& memory_;
   c10::Device device_;
-  int rank_, ranks_;
-  std::uint64_t seed_;
-  exec::CodedBuckets<Parameter> buckets_;
   std::map<std::vector<const std::string*>, Home> homes_;  // by the names of a bucket's tensors
-  std::optional<std::set<std::string>>
-      counted_;  // of a kept step that is not settled: parameters that no rank used
   // Of this step, by bucket: tasks of several may run at a time.
   at::Tensor usable_, damaged_;      // bool[buckets]
   std::vector<at::Tensor> checked_;  // views of usable_, as far as this step has written it
   bool may_be_damaged_ = false;
   LateAnswer damaged_late_;
-  std::vector<at::Tensor> owed_;  // by position: residuals to send dense; empty: none in this step
   LateAnswer none_late_;
 };
 

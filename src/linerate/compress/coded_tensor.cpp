@@ -265,9 +265,8 @@ CompressedTensorState CodedTensor::state() const {
 
 namespace {
 
-/// The chunk's part of a tensor's array. Without a residual the array is empty, and so is the part.
 std::span<float> part_of_chunk(std::span<float> tensor, const ChunkCall::Item& item) {
-  return tensor.empty() ? tensor : HostOps::part(tensor, item.in_tensor, item.coder->elements);
+  return part_if_any(tensor, to_index(item.in_tensor), to_index(item.coder->elements));
 }
 
 }  // namespace

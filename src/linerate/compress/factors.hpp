@@ -37,6 +37,9 @@ inline double flops_of_factors(std::int64_t rank, const Shape& shape, int produc
 struct FactorSize {
   std::int64_t rank = 0, rows = 0, columns = 0;
 };
+inline FactorSize factor_size_of(std::int64_t rank, const Shape& shape) {
+  return {rank_of(rank, shape), shape.rows, shape.columns()};
+}
 enum class Side : std::uint8_t { left, right };
 constexpr Side other(Side side) { return side == Side::left ? Side::right : Side::left; }
 

@@ -143,22 +143,18 @@ namespace {
 constexpr std::size_t kNaturalBlock = kRoundingBlock;
 static_assert(kNaturalBlock == kDecodeBlock && kNaturalBlock % 32 == 0);
 
-/// Elements [first, first + block) of an array; empty for an empty array, such as a residual that
-/// is not kept.
-template <class T>
-std::span<T> block_of(std::span<T> all, std::size_t first) {
-  return all.empty() ? all : all.subspan(first, std::min(kNaturalBlock, all.size() - first));
-}
-
 /// Bytes of a payload before the zeros that fill it up.
 std::size_t used_bytes(PowerFormat format, std::size_t elements) {
   return format == PowerFormat::nine_bits ? power_bytes(elements) : 4 + elements;
 }
 
 void send_nine_bits(const Input& input, std::span<std::byte> payload) {
-  for (std::size_t first = 0; first < input.gradient.size(); first += kNaturalBlock)
-    to_powers(block_of(input.gradient, first), block_of(input.residual, first), input.keys.own,
-              first, payload.data() + first / 32 * 36);
+  const std::size_t n = input.gradient.size();
+  for (std::size_t first = 0; first < n; first += kNaturalBlock) {
+    const std::size_t count = std::min(kNaturalBlock, n - first);
+    to_powers(input.gradient.subspan(first, count), part_if_any(input.residual, first, count),
+              input.keys.own, first, payload.data() + first / 32 * 36);
+  }
 }
 
 void send_eight_bits(const Input& input, std::span<std::byte> payload) {
@@ -167,11 +163,9 @@ void send_eight_bits(const Input& input, std::span<std::byte> payload) {
   const std::uint32_t top = std::min(254u, (largest_magnitude_bits(v) >> 23) + 1);
   write_at(payload, 0, top);
   for (std::size_t first = 0; first < v.size(); first += kNaturalBlock) {
-    std::byte* out = payload.data() + 4 + first;
-    if (input.residual.empty())
-      to_short_powers(block_of(v, first), top, input.keys.own, first, out);
-    else
-      to_short_powers_and_keep(block_of(input.residual, first), top, input.keys.own, first, out);
+    const std::size_t count = std::min(kNaturalBlock, v.size() - first);
+    to_short_powers(v.subspan(first, count), part_if_any(input.residual, first, count), top,
+                    input.keys.own, first, payload.data() + 4 + first);
   }
 }
 

@@ -17,12 +17,11 @@
 namespace linerate::compress {
 
 std::unique_ptr<Codec> BuiltIn::codec(const Shape& shape) const {
-  return made_of<HostOps>({shape}, choice(shape));
+  return made_of<HostOps>({shape}, method_.choice);
 }
 
 std::unique_ptr<Codec> BuiltIn::of_dense(const Shape& shape) const {
-  const std::optional<CodecChoice> dense = dense_choice();
-  return dense ? made_of<HostOps>({shape}, *dense) : nullptr;
+  return method_.of_dense ? made_of<HostOps>({shape}, *method_.of_dense) : nullptr;
 }
 
 void HostOps::narrow(const Sending& tensors, DType half, float share) {
@@ -45,7 +44,7 @@ HostOps::Flag HostOps::narrow_and_keep(const Sending& tensors, DType half, const
 void HostOps::widen(const Arriving& tensors, DType half, float by) {
   for (const auto& [arrived, mean] : tensors.items) {
     check_sum(arrived, 2 * mean.size(), name_of(half));
-    compress::widen(arrived.payloads[0].data(), half, mean);
+    cast(arrived.payloads[0].data(), half, mean.data(), DType::f32, mean.size());
     if (by == 1) continue;
     for (float& value : mean) value *= by;
   }
@@ -101,7 +100,7 @@ class GridCoder {
       if (!read_codes(arrived.payloads[p], first, out.size(), codes))
         refuse_payload(format_.method, p, "a code that is none");
       BlockGrids room;
-      add_codes(codes.data(), grids_at(first, out.size(), arrived.payloads[p], room), out);
+      add_codes(codes.data(), grids_at(first, out.size(), arrived.payloads[p], room), false, out);
     });
   }
 
@@ -124,7 +123,7 @@ class GridCoder {
     const Grids grids = grids_at(first, count, payload, room);
     to_codes(v, grids, {format_.is_stochastic, input.keys.own, first}, codes.data());
     if (!input.residual.empty())
-      subtract_codes(codes.data(), grids, input.residual.subspan(first, count));
+      add_codes(codes.data(), grids, true, input.residual.subspan(first, count));
     write_codes(codes, first, count, payload);
   }
 

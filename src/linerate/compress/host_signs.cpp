@@ -124,16 +124,11 @@ void send_scaled(std::span<const float> x, std::span<float> residual, const Sign
     const std::size_t count = std::min(places.block, places.n - first);
     const auto values = x.subspan(first, count);
     std::byte* words = payload.data() + places.words_at + first / 8;
-    if (residual.empty()) {
-      const SignSums sums = pack_signs(values, format.rule, words);
-      places.write(first, levels_of(format.rule, sums, count), payload);
-    } else {
-      const auto rest = residual.subspan(first, count);
-      const SignSums sums = add_and_pack_signs(values, rest, format.rule, words);
-      const SignLevels levels = levels_of(format.rule, sums, count);
-      places.write(first, levels, payload);
-      unpack_signs(words, levels, Unpack::subtract, rest);
-    }
+    const auto rest = part_if_any(residual, first, count);
+    const SignSums sums = pack_signs(values, rest, format.rule, words);
+    const SignLevels levels = levels_of(format.rule, sums, count);
+    places.write(first, levels, payload);
+    if (!rest.empty()) unpack_signs(words, levels, Unpack::subtract, rest);
   }
 }
 
@@ -212,7 +207,7 @@ HostOps::Damage HostOps::read_finite_means(const Arriving& tensors, std::string_
 
 void HostOps::send_signs(const Sending& tensors, const Values& values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
-    pack_signs(values[i], LevelRule::none, tensors.items[i].payload.data());
+    pack_signs(values[i], {}, LevelRule::none, tensors.items[i].payload.data());
     tensors.items[i].sent = sign_bytes(values[i].size());
   }
 }

@@ -36,10 +36,10 @@ class OverTensors : public compress::OverCompressor {
 
   std::unique_ptr<compress::Codec> codec(const compress::Shape& shape) const override {
     return compress::made_of<TensorOps>({inner(), shape, device_},
-                                        find_built_in(*inner())->choice(shape));
+                                        find_built_in(*inner())->method().choice);
   }
   std::unique_ptr<compress::Codec> of_dense(const compress::Shape& shape) const override {
-    const auto choice = find_built_in(*inner())->dense_choice();
+    const auto& choice = find_built_in(*inner())->method().of_dense;
     if (!choice) return nullptr;
     return compress::made_of<TensorOps>({inner(), shape, device_, true}, *choice);
   }

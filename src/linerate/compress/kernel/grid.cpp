@@ -129,12 +129,12 @@ void from_codes_as(const std::int8_t* codes, const Grids& grids, float* out, std
     in_steps<kLanes>(count, FromCodes<is_signed, adds>(grid), codes + first, out + first);
   });
 }
-void add_points(const std::int8_t* codes, const Grids& grids, float* out, std::size_t n) {
-  (grids.is_signed ? from_codes_as<true, true> : from_codes_as<false, true>)(codes, grids, out, n);
-}
-void subtract_points(const std::int8_t* codes, const Grids& grids, float* out, std::size_t n) {
-  (grids.is_signed ? from_codes_as<true, false> : from_codes_as<false, false>)(codes, grids, out,
-                                                                               n);
+void add_points(const std::int8_t* codes, const Grids& grids, bool subtracts, float* out,
+                std::size_t n) {
+  const auto chosen =
+      grids.is_signed ? (subtracts ? from_codes_as<true, false> : from_codes_as<true, true>)
+                      : (subtracts ? from_codes_as<false, false> : from_codes_as<false, true>);
+  chosen(codes, grids, out, n);
 }
 
 }  // namespace
@@ -146,17 +146,13 @@ namespace linerate::compress {
 
 HWY_EXPORT(codes_of);
 HWY_EXPORT(add_points);
-HWY_EXPORT(subtract_points);
 
 void to_codes(std::span<const float> v, const Grids& grids, const Rounding& rounding,
               std::int8_t* codes) {
   HWY_DYNAMIC_DISPATCH(codes_of)(v.data(), v.size(), grids, rounding, codes);
 }
-void add_codes(const std::int8_t* codes, const Grids& grids, std::span<float> out) {
-  HWY_DYNAMIC_DISPATCH(add_points)(codes, grids, out.data(), out.size());
-}
-void subtract_codes(const std::int8_t* codes, const Grids& grids, std::span<float> out) {
-  HWY_DYNAMIC_DISPATCH(subtract_points)(codes, grids, out.data(), out.size());
+void add_codes(const std::int8_t* codes, const Grids& grids, bool subtracts, std::span<float> out) {
+  HWY_DYNAMIC_DISPATCH(add_points)(codes, grids, subtracts, out.data(), out.size());
 }
 
 }  // namespace linerate::compress

@@ -136,9 +136,5 @@ float narrow_scaled(std::span<const float> gradient, std::span<float> residual,
                                               reinterpret_cast<std::uint16_t*>(out));
 }
 
-void widen(const std::byte* in, DType half, std::span<float> out) {
-  cast(in, half, out.data(), DType::f32, out.size());
-}
-
 }  // namespace linerate::compress
 #endif  // HWY_ONCE

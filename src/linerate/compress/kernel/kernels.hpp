@@ -49,9 +49,8 @@ struct Rounding {
 void to_codes(std::span<const float> v, const Grids& grids, const Rounding& rounding,
               std::int8_t* codes);
 
-/// out += or -= base + code * unit, computed in f64 and rounded once.
-void add_codes(const std::int8_t* codes, const Grids& grids, std::span<float> out);
-void subtract_codes(const std::int8_t* codes, const Grids& grids, std::span<float> out);
+/// out += or, with `subtracts`, -= base + code * unit, computed in f64 and rounded once.
+void add_codes(const std::int8_t* codes, const Grids& grids, bool subtracts, std::span<float> out);
 
 // gradient[n] (+ residual[n]) -> 16-bit floats[n], divided by the number of ranks before the cast.
 
@@ -69,9 +68,6 @@ struct HalfScale {
 /// rest, v - up(out) * back, stays in `residual`. Returns the largest magnitude of v.
 float narrow_scaled(std::span<const float> gradient, std::span<float> residual,
                     const HalfScale& scale, DType half, std::byte* out);
-
-/// out[i] = the f32 of in[i].
-void widen(const std::byte* in, DType half, std::span<float> out);
 
 // Elements of a tensor that were picked: values with their indices, ascending.
 
@@ -283,11 +279,9 @@ bool add_powers(const std::byte* in, std::span<float> out);
 /// The wire of 8 bits: the sign, and 7 bits c. 0 is zero, and c stands for 2^(top - 127 - 127 + c).
 /// So `top` (1..254) is the exponent of c = 127, as f32 has it. A magnitude below the least power
 /// goes to that power or to 0.
-void to_short_powers(std::span<const float> v, std::uint32_t top, std::uint64_t key,
-                     std::uint64_t first, std::byte* out);
-/// The same, and v -= what is sent.
-void to_short_powers_and_keep(std::span<float> v, std::uint32_t top, std::uint64_t key,
-                              std::uint64_t first, std::byte* out);
+/// With a residual, v lies in its memory, and what is sent leaves it.
+void to_short_powers(std::span<const float> v, std::span<float> residual, std::uint32_t top,
+                     std::uint64_t key, std::uint64_t first, std::byte* out);
 /// False if a code stands for no f32.
 bool add_short_powers(const std::byte* in, std::uint32_t top, std::span<float> out);
 
@@ -297,6 +291,12 @@ bool add_short_powers(const std::byte* in, std::uint32_t top, std::span<float> o
 /// gradient if no residual is kept.
 inline std::span<const float> corrected(const Input& input) {
   return input.residual.empty() ? input.gradient : std::span<const float>(input.residual);
+}
+/// Elements [first, first + count) of an array, or of an empty one, such as a residual that is not
+/// kept.
+template <class T>
+std::span<T> part_if_any(std::span<T> all, std::size_t first, std::size_t count) {
+  return all.empty() ? all : all.subspan(first, count);
 }
 /// residual += gradient, of elements [first, first + count). Nothing if no residual is kept.
 void add_residual(const Input& input, std::size_t first, std::size_t count);
@@ -351,11 +351,10 @@ struct SignSums {
   std::int64_t negatives = 0;
 };
 
-/// `words` has sign_bytes(n) bytes, at any address.
-SignSums pack_signs(std::span<const float> v, LevelRule rule, std::byte* words);
-/// The same of v = gradient + residual, which is left in `residual`: one pass.
-SignSums add_and_pack_signs(std::span<const float> gradient, std::span<float> residual,
-                            LevelRule rule, std::byte* words);
+/// Of v = gradient, or with a residual gradient + residual, which is left there. `words` has
+/// sign_bytes(n) bytes, at any address.
+SignSums pack_signs(std::span<const float> gradient, std::span<float> residual, LevelRule rule,
+                    std::byte* words);
 
 /// The two values that signs stand for.
 struct SignLevels {

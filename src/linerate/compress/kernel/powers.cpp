@@ -220,13 +220,10 @@ void to_powers(std::span<const float> gradient, std::span<float> residual, std::
 bool add_powers(const std::byte* in, std::span<float> out) {
   return HWY_DYNAMIC_DISPATCH(add_all_powers)(in, out.data(), out.size());
 }
-void to_short_powers(std::span<const float> v, std::uint32_t top, std::uint64_t key,
-                     std::uint64_t first, std::byte* out) {
-  HWY_DYNAMIC_DISPATCH(all_to_shorts)(v.data(), nullptr, v.size(), top, key, first, out);
-}
-void to_short_powers_and_keep(std::span<float> v, std::uint32_t top, std::uint64_t key,
-                              std::uint64_t first, std::byte* out) {
-  HWY_DYNAMIC_DISPATCH(all_to_shorts)(v.data(), v.data(), v.size(), top, key, first, out);
+void to_short_powers(std::span<const float> v, std::span<float> residual, std::uint32_t top,
+                     std::uint64_t key, std::uint64_t first, std::byte* out) {
+  float* const kept = residual.empty() ? nullptr : residual.data();
+  HWY_DYNAMIC_DISPATCH(all_to_shorts)(v.data(), kept, v.size(), top, key, first, out);
 }
 bool add_short_powers(const std::byte* in, std::uint32_t top, std::span<float> out) {
   return HWY_DYNAMIC_DISPATCH(add_all_shorts)(in, top, out.data(), out.size());

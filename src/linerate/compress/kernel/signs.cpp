@@ -150,14 +150,10 @@ namespace linerate::compress {
 HWY_EXPORT(pack_words);
 HWY_EXPORT(unpack_words);
 
-SignSums pack_signs(std::span<const float> v, LevelRule rule, std::byte* words) {
-  return HWY_DYNAMIC_DISPATCH(pack_words)(v.data(), nullptr, v.size(), rule, words);
-}
-
-SignSums add_and_pack_signs(std::span<const float> gradient, std::span<float> residual,
-                            LevelRule rule, std::byte* words) {
-  return HWY_DYNAMIC_DISPATCH(pack_words)(gradient.data(), residual.data(), gradient.size(), rule,
-                                          words);
+SignSums pack_signs(std::span<const float> gradient, std::span<float> residual, LevelRule rule,
+                    std::byte* words) {
+  float* const kept = residual.empty() ? nullptr : residual.data();
+  return HWY_DYNAMIC_DISPATCH(pack_words)(gradient.data(), kept, gradient.size(), rule, words);
 }
 
 void unpack_signs(const std::byte* words, SignLevels levels, Unpack how, std::span<float> out) {

@@ -20,44 +20,33 @@
 namespace linerate::compress {
 namespace {
 
-class AcpSgd : public BuiltIn {
- public:
-  AcpSgd(std::int64_t rank, std::int64_t warm_up) : rank_(rank), warm_up_(warm_up) {}
-  Phases phases() const override { return {dense_warm_up(warm_up_), {{"left", 1}, {"right", 1}}}; }
-  /// The size is a bound, although the payload is a sum. It is one of two sizes, and in each step
-  /// all ranks have the same.
-  std::vector<Round> rounds(const Shape& shape) const override {
-    if (!is_worth_factors(rank_, shape)) return {};
-    const std::int64_t longer = std::max(shape.rows, shape.columns());
-    const bool alternates = shape.rows != shape.columns();
-    return {{Combine::sum, DType::f32, 4 * rank_of(rank_, shape) * longer, alternates}};
-  }
-  std::vector<Round> rounds(const Shape& shape, int phase) const override {
-    if (phase < left() || !is_worth_factors(rank_, shape)) return {};
-    const std::int64_t length = phase == left() ? shape.rows : shape.columns();
-    return {{Combine::sum, DType::f32, 4 * rank_of(rank_, shape) * length}};
-  }
-  CodecChoice choice(const Shape& shape) const override {
-    return CodecWith<AcpSgdCodec, std::int64_t, int>{{rank_of(rank_, shape), left()}};
-  }
-  Residual residual() const override { return Residual::needed; }
-  std::int64_t remembered_bytes(const Shape& shape) const override {
-    return 4 * rank_of(rank_, shape) * (shape.rows + shape.columns());
-  }
-  /// The products for one factor and for the mean.
-  double products(const Shape& shape) const override {
-    return flops_of_factors(rank_, shape, 2, std::max(shape.rows, shape.columns()));
-  }
-
- private:
-  int left() const { return warm_up_ > 0 ? 1 : 0; }
-
-  std::int64_t rank_, warm_up_;
-};
-
+/// Without a phase the size is a bound, although the payload is a sum. It is one of two sizes, and
+/// in each step all ranks have the same. Floating point operations are those of the products for
+/// one factor and for the mean.
 std::unique_ptr<const Compressor> make_acpsgd(doc::OptionReader& options) {
-  const std::int64_t rank = read_rank(options);
-  return std::make_unique<AcpSgd>(rank, read_warm_up(options));
+  const std::int64_t rank = read_rank(options), warm_up = read_warm_up(options);
+  const int left = warm_up > 0 ? 1 : 0;
+  return built_in(
+      {.rounds = [=](const Shape& shape, int phase) -> std::vector<Round> {
+         const bool is_dense = phase >= 0 && phase < left;
+         if (is_dense || !is_worth_factors(rank, shape)) return {};
+         const std::int64_t each = 4 * rank_of(rank, shape);
+         if (phase >= 0)
+           return {{Combine::sum, DType::f32,
+                    each * (phase == left ? shape.rows : shape.columns())}};
+         return {{Combine::sum, DType::f32, each * std::max(shape.rows, shape.columns()),
+                  shape.rows != shape.columns()}};
+       },
+       .choice = CodecWith<AcpSgdCodec, std::int64_t, int>{{rank, left}},
+       .phases = {dense_warm_up(warm_up), {{"left", 1}, {"right", 1}}},
+       .remembered_bytes =
+           [=](const Shape& shape) {
+             return 4 * rank_of(rank, shape) * (shape.rows + shape.columns());
+           },
+       .products =
+           [=](const Shape& shape) {
+             return flops_of_factors(rank, shape, 2, std::max(shape.rows, shape.columns()));
+           }});
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -59,29 +60,59 @@ std::unique_ptr<typename Ops::Codec> made_of(const typename Ops::Making& making,
   return std::visit(make, choice);
 }
 
-class BuiltIn : public Compressor {
- public:
-  /// As codec() and of_dense(), over any back end.
-  virtual CodecChoice choice(const Shape& shape) const = 0;
-  virtual std::optional<CodecChoice> dense_choice() const { return std::nullopt; }
-
-  std::unique_ptr<Codec> codec(const Shape& shape) const final;
-  std::unique_ptr<Codec> of_dense(const Shape& shape) const final;
-};
-
-/// A method that sends one payload a step, whose size follows from the number of elements.
-struct OneRound {
-  std::function<Round(std::int64_t elements)> round;
+/// A method as data.
+struct BuiltInMethod {
+  /// As Compressor::rounds(); of `phase` -1: those of a steady step.
+  std::function<std::vector<Round>(const Shape& shape, int phase)> rounds;
   CodecChoice choice;
   Residual residual = Residual::needed;
   bool is_unbiased = false;
+  Phases phases = {};
   Momentum momentum = Momentum::optimizers;
   std::optional<CodecChoice> of_dense = std::nullopt;
-  std::int64_t remembered_bytes = 0;  // of an element
+  bool is_two_phase = false;
+  std::function<std::unique_ptr<const Compressor>()> of_means = nullptr;
+  std::function<std::int64_t(const Shape& shape)> remembered_bytes = nullptr;
+  std::function<double(const Shape& shape)> products = nullptr;
   std::int64_t dense_below = 4096;
 };
-/// Its compressor. A tensor whose payload would not be smaller travels dense.
-std::unique_ptr<const Compressor> one_round(OneRound method);
+
+class BuiltIn final : public Compressor {
+ public:
+  explicit BuiltIn(BuiltInMethod method) : method_(std::move(method)) {}
+  const BuiltInMethod& method() const { return method_; }
+
+  Phases phases() const override { return method_.phases; }
+  std::vector<Round> rounds(const Shape& shape) const override { return method_.rounds(shape, -1); }
+  std::vector<Round> rounds(const Shape& shape, int phase) const override {
+    return method_.rounds(shape, phase);
+  }
+  std::unique_ptr<Codec> codec(const Shape& shape) const override;
+  Residual residual() const override { return method_.residual; }
+  Momentum momentum() const override { return method_.momentum; }
+  std::unique_ptr<Codec> of_dense(const Shape& shape) const override;
+  bool is_two_phase() const override { return method_.is_two_phase; }
+  std::unique_ptr<const Compressor> of_means() const override {
+    return method_.of_means ? method_.of_means() : nullptr;
+  }
+  std::int64_t remembered_bytes(const Shape& shape) const override {
+    return method_.remembered_bytes ? method_.remembered_bytes(shape) : 0;
+  }
+  double products(const Shape& shape) const override {
+    return method_.products ? method_.products(shape) : 0;
+  }
+  bool is_unbiased() const override { return method_.is_unbiased; }
+  std::int64_t dense_below() const override { return method_.dense_below; }
+
+ private:
+  BuiltInMethod method_;
+};
+
+std::unique_ptr<const Compressor> built_in(BuiltInMethod method);
+/// The rounds of a method that sends one payload a step, whose size follows from the number of
+/// elements. A tensor whose payload would not be smaller travels dense.
+std::function<std::vector<Round>(const Shape&, int)> one_round(
+    std::function<Round(std::int64_t elements)> round);
 
 /// Their names. Those that a program registers are not among them (registry.hpp).
 std::vector<std::string> built_in_compressors();

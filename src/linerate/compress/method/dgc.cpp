@@ -95,50 +95,11 @@ void select_about(std::span<const float> r, std::size_t target, float threshold,
   }
 }
 
-class Dgc : public BuiltIn {
- public:
-  explicit Dgc(const DgcSettings& options) : options_(options), schedule_(schedule_of(options)) {}
-  Phases phases() const override {
-    Phases phases;
-    for (std::size_t i = 0; i < schedule_.steps.size(); ++i)
-      phases.warm_up.push_back(
-          {fmt::format("density={}", schedule_.densities[i]), schedule_.steps[i]});
-    return phases;
-  }
-  std::vector<Round> rounds(const Shape& shape) const override {
-    return rounds_at(shape, options_.density);
-  }
-  /// A matrix that pays in steady steps pays in the warm-up's too: 4 + 8 ceil(n / 4) < 4 n from 4
-  /// elements on. So its momentum is not left out in any step.
-  std::vector<Round> rounds(const Shape& shape, int phase) const override {
-    if (rounds(shape).empty()) return {};
-    return rounds_at(shape, schedule_.densities.at(to_index(phase)));
-  }
-  CodecChoice choice(const Shape&) const override {
-    return CodecWith<DgcCodec, DgcSettings>{{options_}};
-  }
-  Momentum momentum() const override {
-    return options_.momentum > 0 ? Momentum::own : Momentum::optimizers;
-  }
-  std::optional<CodecChoice> dense_choice() const override {
-    return CodecWith<DenseMomentumCodec, DenseMomentum>{
-        {{static_cast<float>(options_.momentum), 1, options_.nesterov}}};
-  }
-  Residual residual() const override { return Residual::own; }
-  std::int64_t remembered_bytes(const Shape& shape) const override {
-    return 2 * 4 * shape.elements;  // u and r
-  }
-
- private:
-  static std::vector<Round> rounds_at(const Shape& shape, double density) {
-    if (shape.rows < 2 || shape.columns() < 2) return {};
-    return one_round_if_smaller(shape, gathered_entries(dgc_most_entries(density, shape.elements),
-                                                        entries_of(density, shape.elements)));
-  }
-
-  DgcSettings options_;
-  Schedule schedule_;
-};
+std::vector<Round> dgc_rounds(const Shape& shape, double density) {
+  if (shape.rows < 2 || shape.columns() < 2) return {};
+  return one_round_if_smaller(shape, gathered_entries(dgc_most_entries(density, shape.elements),
+                                                      entries_of(density, shape.elements)));
+}
 
 DgcSettings read_dgc(doc::OptionReader& options) {
   DgcSettings settings;
@@ -149,6 +110,30 @@ DgcSettings read_dgc(doc::OptionReader& options) {
   if (settings.clip && !(*settings.clip > 0)) options.refuse("clip", "a norm above 0");
   settings.warm_up = read_warm_up(options);
   return settings;
+}
+
+/// A matrix that pays in steady steps pays in the warm-up's too: 4 + 8 ceil(n / 4) < 4 n from 4
+/// elements on. So its momentum is not left out in any step. u and r are remembered.
+std::unique_ptr<const Compressor> make_dgc(doc::OptionReader& options) {
+  const DgcSettings settings = read_dgc(options);
+  const DenseMomentum dense{static_cast<float>(settings.momentum), 1, settings.nesterov};
+  const Schedule schedule = schedule_of(settings);
+  Phases phases;
+  for (std::size_t i = 0; i < schedule.steps.size(); ++i)
+    phases.warm_up.push_back({fmt::format("density={}", schedule.densities[i]), schedule.steps[i]});
+  return built_in(
+      {.rounds =
+           [=, densities = schedule.densities](const Shape& shape, int phase) {
+             std::vector<Round> steady = dgc_rounds(shape, settings.density);
+             if (phase < 0 || steady.empty()) return steady;
+             return dgc_rounds(shape, densities.at(to_index(phase)));
+           },
+       .choice = CodecWith<DgcCodec, DgcSettings>{{settings}},
+       .residual = Residual::own,
+       .phases = phases,
+       .momentum = settings.momentum > 0 ? Momentum::own : Momentum::optimizers,
+       .of_dense = CodecWith<DenseMomentumCodec, DenseMomentum>{{dense}},
+       .remembered_bytes = [](const Shape& shape) { return 2 * 4 * shape.elements; }});
 }
 
 }  // namespace
@@ -227,10 +212,7 @@ std::int64_t dgc_stride(double density, std::int64_t elements) {
 }
 
 CompressorLine compressor_dgc() {
-  return {"dgc",
-          [](doc::OptionReader& options) -> std::unique_ptr<const Compressor> {
-            return std::make_unique<Dgc>(read_dgc(options));
-          },
+  return {"dgc", make_dgc,
           "Momentum and what is not yet sent, kept by each rank: dgc(density=0.01, momentum=0.9, "
           "nesterov=no|yes, clip=, warmup=0).",
           "Lin et al. 2018 (arXiv 1712.01887)"};

@@ -17,10 +17,11 @@ PowerFormat natural_format(doc::OptionReader& options) {
 
 std::unique_ptr<const Compressor> make_natural(doc::OptionReader& options) {
   const PowerFormat format = natural_format(options);
-  return one_round({.round = [format](std::int64_t n) { return gathered(bytes_of(format, n)); },
-                    .choice = format,
-                    .residual = Residual::optional,
-                    .is_unbiased = true});
+  return built_in(
+      {.rounds = one_round([format](std::int64_t n) { return gathered(bytes_of(format, n)); }),
+       .choice = format,
+       .residual = Residual::optional,
+       .is_unbiased = true});
 }
 
 }  // namespace

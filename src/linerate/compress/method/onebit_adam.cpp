@@ -23,44 +23,30 @@ namespace {
 
 constexpr std::string_view kOnebitAdam = "onebit-adam";
 
-class OneBitAdam : public BuiltIn {
- public:
-  explicit OneBitAdam(const OneBitAdamSettings& options) : options_(options) {}
-  Phases phases() const override { return {.warm_up = dense_warm_up(options_.freeze_step)}; }
-  std::vector<Round> rounds(const Shape& shape) const override {
-    return one_round_if_smaller(shape, gathered(bytes_of(onebit_adam_format(), shape.elements)));
-  }
-  /// In the dense phase there is a round too, because the codec must see the mean to follow the
-  /// momentum.
-  std::vector<Round> rounds(const Shape& shape, int phase) const override {
-    std::vector<Round> steady = rounds(shape);
-    if (steady.empty() || phase + 1 >= phases().count()) return steady;
-    return {{Combine::sum, DType::f32, 4 * shape.elements}};
-  }
-  CodecChoice choice(const Shape&) const override {
-    return CodecWith<OneBitAdamCodec, OneBitAdamSettings>{{options_}};
-  }
-  Momentum momentum() const override { return Momentum::adams; }
-  bool is_two_phase() const override { return true; }
-  std::unique_ptr<const Compressor> of_means() const override {
-    return std::make_unique<OneBitAdam>(OneBitAdamSettings{.beta = 0});
-  }
-  Residual residual() const override { return Residual::needed; }
-  std::int64_t remembered_bytes(const Shape& shape) const override { return 4 * shape.elements; }
-
- private:
-  OneBitAdamSettings options_;
-};
-
-OneBitAdamSettings read_onebit_adam(doc::OptionReader& options) {
-  OneBitAdamSettings settings;
-  settings.beta = read_momentum(options, "beta", settings.beta);
-  settings.freeze_step = read_warm_up(options, "freeze_step");
-  return settings;
+/// In the dense phase there is a round too, because the codec must see the mean to follow the
+/// momentum.
+std::unique_ptr<const Compressor> onebit_adam(const OneBitAdamSettings& settings) {
+  const auto steady =
+      one_round([](std::int64_t n) { return gathered(bytes_of(onebit_adam_format(), n)); });
+  return built_in(
+      {.rounds = [=](const Shape& shape, int phase) -> std::vector<Round> {
+         const bool is_dense = settings.freeze_step > 0 && phase == 0;
+         if (!is_dense || steady(shape, phase).empty()) return steady(shape, phase);
+         return {{Combine::sum, DType::f32, 4 * shape.elements}};
+       },
+       .choice = CodecWith<OneBitAdamCodec, OneBitAdamSettings>{{settings}},
+       .phases = {.warm_up = dense_warm_up(settings.freeze_step)},
+       .momentum = Momentum::adams,
+       .is_two_phase = true,
+       .of_means = [] { return onebit_adam({.beta = 0}); },
+       .remembered_bytes = [](const Shape& shape) { return 4 * shape.elements; }});
 }
 
 std::unique_ptr<const Compressor> make_onebit_adam(doc::OptionReader& options) {
-  return std::make_unique<OneBitAdam>(read_onebit_adam(options));
+  OneBitAdamSettings settings;
+  settings.beta = read_momentum(options, "beta", settings.beta);
+  settings.freeze_step = read_warm_up(options, "freeze_step");
+  return onebit_adam(settings);
 }
 
 }  // namespace

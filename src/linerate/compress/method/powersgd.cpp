@@ -20,38 +20,26 @@
 namespace linerate::compress {
 namespace {
 
-class PowerSgd : public BuiltIn {
- public:
-  PowerSgd(std::int64_t rank, std::int64_t warm_up) : rank_(rank), warm_up_(warm_up) {}
-  Phases phases() const override { return {.warm_up = dense_warm_up(warm_up_)}; }
-  std::vector<Round> rounds(const Shape& shape) const override {
-    if (!is_worth_factors(rank_, shape)) return {};
-    const std::int64_t rank = rank_of(rank_, shape);
-    return {{Combine::sum, DType::f32, 4 * rank * shape.rows},
-            {Combine::sum, DType::f32, 4 * rank * shape.columns()}};
-  }
-  std::vector<Round> rounds(const Shape& shape, int phase) const override {
-    return phase + 1 < phases().count() ? std::vector<Round>() : rounds(shape);
-  }
-  CodecChoice choice(const Shape& shape) const override {
-    return CodecWith<PowerSgdCodec, std::int64_t>{{rank_of(rank_, shape)}};
-  }
-  Residual residual() const override { return Residual::needed; }
-  std::int64_t remembered_bytes(const Shape& shape) const override {
-    return 4 * rank_of(rank_, shape) * shape.columns();
-  }
-  /// The products for P, for Q and for the mean. Both factors are scaled or made orthonormal.
-  double products(const Shape& shape) const override {
-    return flops_of_factors(rank_, shape, 3, shape.rows + shape.columns());
-  }
-
- private:
-  std::int64_t rank_, warm_up_;
-};
-
+/// Floating point operations: the products for P, for Q and for the mean. Both factors are scaled
+/// or made orthonormal.
 std::unique_ptr<const Compressor> make_powersgd(doc::OptionReader& options) {
-  const std::int64_t rank = read_rank(options);
-  return std::make_unique<PowerSgd>(rank, read_warm_up(options));
+  const std::int64_t rank = read_rank(options), warm_up = read_warm_up(options);
+  return built_in(
+      {.rounds = [=](const Shape& shape, int phase) -> std::vector<Round> {
+         const bool is_dense = warm_up > 0 && phase == 0;
+         if (is_dense || !is_worth_factors(rank, shape)) return {};
+         const std::int64_t vectors = rank_of(rank, shape);
+         return {{Combine::sum, DType::f32, 4 * vectors * shape.rows},
+                 {Combine::sum, DType::f32, 4 * vectors * shape.columns()}};
+       },
+       .choice = CodecWith<PowerSgdCodec, std::int64_t>{{rank}},
+       .phases = {.warm_up = dense_warm_up(warm_up)},
+       .remembered_bytes =
+           [=](const Shape& shape) { return 4 * rank_of(rank, shape) * shape.columns(); },
+       .products =
+           [=](const Shape& shape) {
+             return flops_of_factors(rank, shape, 3, shape.rows + shape.columns());
+           }});
 }
 
 }  // namespace

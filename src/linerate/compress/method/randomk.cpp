@@ -24,13 +24,12 @@ std::unique_ptr<const Compressor> make_randomk(doc::OptionReader& options) {
   const double density = read_density(options);
   const RandomKSettings settings{
       density, static_cast<Places>(options.choice("places", {"scattered", "block"}))};
-  return one_round({.round =
-                        [density](std::int64_t n) {
-                          return Round{Combine::sum, DType::f32, 4 * entries_of(density, n)};
-                        },
-                    .choice = CodecWith<RandomKCodec, RandomKSettings>{{settings}},
-                    .residual = Residual::optional,
-                    .is_unbiased = true});
+  return built_in({.rounds = one_round([density](std::int64_t n) {
+                     return Round{Combine::sum, DType::f32, 4 * entries_of(density, n)};
+                   }),
+                   .choice = CodecWith<RandomKCodec, RandomKSettings>{{settings}},
+                   .residual = Residual::optional,
+                   .is_unbiased = true});
 }
 
 }  // namespace

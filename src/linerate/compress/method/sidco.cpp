@@ -159,12 +159,11 @@ std::unique_ptr<const Compressor> make_sidco(doc::OptionReader& options) {
   if (stages < 0 || stages > 64)
     options.refuse("stages", "1 to 64, or 0 to follow what they achieve");
   const SidcoSettings settings{density, fit, static_cast<int>(stages)};
-  return one_round({.round =
-                        [density](std::int64_t n) {
-                          const std::int64_t k = entries_of(density, n);
-                          return gathered_entries(sidco_capacity(k), k);
-                        },
-                    .choice = CodecWith<SidcoCodec, SidcoSettings>{{settings}}});
+  return built_in({.rounds = one_round([density](std::int64_t n) {
+                     const std::int64_t k = entries_of(density, n);
+                     return gathered_entries(sidco_capacity(k), k);
+                   }),
+                   .choice = CodecWith<SidcoCodec, SidcoSettings>{{settings}}});
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ class PowerSgdCodec final : public Ops::Codec {
  public:
   PowerSgdCodec(const typename Ops::Making& making, std::int64_t rank)
       : Ops::Codec(making),
-        size_{rank, making.shape.rows, making.shape.columns()},
+        size_(factor_size_of(rank, making.shape)),
         q_(Ops::kept_zeros(making, size_.rank * size_.columns)) {}
 
   void encode_all(int round, const typename Ops::Sending& tensors) override {
@@ -190,7 +190,7 @@ class AcpSgdCodec final : public Ops::Codec {
   /// `left`: the phase that sends P; the next one sends Q.
   AcpSgdCodec(const typename Ops::Making& making, std::int64_t rank, int left)
       : Ops::Codec(making),
-        size_{rank, making.shape.rows, making.shape.columns()},
+        size_(factor_size_of(rank, making.shape)),
         left_(left),
         p_(Ops::kept_zeros(making, size_.rank * size_.rows)),
         q_(Ops::kept_zeros(making, size_.rank * size_.columns)) {}

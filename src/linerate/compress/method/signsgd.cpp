@@ -17,20 +17,19 @@ namespace {
 /// dense_below: a dense tensor would move by its gradient, where others move by +1 or -1.
 std::unique_ptr<const Compressor> make_signsgd(doc::OptionReader& options) {
   const double momentum = read_momentum(options, "momentum", 0);
-  OneRound method{.round =
-                      [](std::int64_t n) {
-                        return gathered(static_cast<std::int64_t>(sign_bytes(to_index(n))));
-                      },
-                  .choice = CodecWith<SignSgdCodec, double>{{momentum}},
-                  .residual = Residual::none,
-                  .dense_below = 0};
+  BuiltInMethod method{.rounds = one_round([](std::int64_t n) {
+                         return gathered(static_cast<std::int64_t>(sign_bytes(to_index(n))));
+                       }),
+                       .choice = CodecWith<SignSgdCodec, double>{{momentum}},
+                       .residual = Residual::none,
+                       .dense_below = 0};
   if (momentum > 0) {
     method.momentum = Momentum::own;
     method.of_dense = CodecWith<DenseMomentumCodec, DenseMomentum>{
         {{static_cast<float>(momentum), static_cast<float>(1 - momentum)}}};
-    method.remembered_bytes = 4;
+    method.remembered_bytes = [](const Shape& shape) { return 4 * shape.elements; };
   }
-  return one_round(std::move(method));
+  return built_in(std::move(method));
 }
 
 }  // namespace

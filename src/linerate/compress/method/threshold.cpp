@@ -57,33 +57,6 @@ bool select_by_density(const Input& input, std::size_t most, std::size_t k, Sele
   return sent.size() <= most;
 }
 
-class Threshold : public BuiltIn {
- public:
-  explicit Threshold(const ThresholdSettings& settings) : settings_(settings) {}
-
-  std::vector<Round> rounds(const Shape& shape) const override {
-    if (is_two_bit()) return one_round_if_smaller(shape, gathered(two_bit_bytes(shape.elements)));
-    // The bound is the dense step's; a tensor too small for one entry never gains.
-    if (kCountBytes + kEntryBytes >= 4 * shape.elements) return {};
-    const std::int64_t bytes = kCountBytes + 4 * shape.elements;
-    // A given tau says nothing about how much is above it.
-    const std::int64_t as_a_rule =
-        settings_.tau ? 0
-                      : kCountBytes + kEntryBytes * entries_of(settings_.density, shape.elements);
-    return {{Combine::gather, DType::u8, bytes, true, std::min(as_a_rule, bytes)}};
-  }
-  CodecChoice choice(const Shape&) const override {
-    if (is_two_bit()) return TwoBitFormat{*settings_.tau};
-    return CodecWith<ThresholdCodec, ThresholdSettings>{{settings_}};
-  }
-  Residual residual() const override { return Residual::needed; }
-
- private:
-  bool is_two_bit() const { return settings_.form == ThresholdForm::two_bit; }
-
-  ThresholdSettings settings_;
-};
-
 std::optional<float> read_tau(doc::OptionReader& options) {
   const auto tau = options.number("tau");
   if (!tau) return std::nullopt;
@@ -98,6 +71,28 @@ ThresholdSettings read_threshold(doc::OptionReader& options) {
   if (form == ThresholdForm::two_bit && !tau)
     options.fail("form", "two-bit: expected tau=, which all ranks decode with, found none");
   return {form, tau, read_density(options)};
+}
+
+/// The bound of entries is that of a dense step. A tensor too small for one entry never gains. A
+/// given tau says nothing about how much is above it.
+Round threshold_round(const ThresholdSettings& settings, std::int64_t n) {
+  const std::int64_t bytes = kCountBytes + 4 * n;
+  const std::int64_t as_a_rule =
+      settings.tau ? 0 : kCountBytes + kEntryBytes * entries_of(settings.density, n);
+  return {Combine::gather, DType::u8, bytes, true, std::min(as_a_rule, bytes)};
+}
+
+std::unique_ptr<const Compressor> make_threshold(doc::OptionReader& options) {
+  const ThresholdSettings settings = read_threshold(options);
+  if (settings.form == ThresholdForm::two_bit)
+    return built_in(
+        {.rounds = one_round([](std::int64_t n) { return gathered(two_bit_bytes(n)); }),
+         .choice = TwoBitFormat{*settings.tau}});
+  return built_in({.rounds = [=](const Shape& shape, int) -> std::vector<Round> {
+                     if (kCountBytes + kEntryBytes >= 4 * shape.elements) return {};
+                     return {threshold_round(settings, shape.elements)};
+                   },
+                   .choice = CodecWith<ThresholdCodec, ThresholdSettings>{{settings}}});
 }
 
 }  // namespace
@@ -154,10 +149,7 @@ HostOps::Damage HostOps::receive(const Arriving& tensors, const TwoBitFormat& fo
 }
 
 CompressorLine compressor_threshold() {
-  return {"threshold",
-          [](doc::OptionReader& options) -> std::unique_ptr<const Compressor> {
-            return std::make_unique<Threshold>(read_threshold(options));
-          },
+  return {"threshold", make_threshold,
           "Every magnitude above a threshold: threshold(density=0.01, tau=, form=value|two-bit).",
           "Strom 2015 (Interspeech)"};
 }

@@ -14,9 +14,9 @@ namespace {
 
 std::unique_ptr<const Compressor> make_topk(doc::OptionReader& options) {
   const double density = read_density(options);
-  return one_round(
-      {.round =
-           [density](std::int64_t n) { return gathered(kEntryBytes * entries_of(density, n)); },
+  return built_in(
+      {.rounds = one_round(
+           [density](std::int64_t n) { return gathered(kEntryBytes * entries_of(density, n)); }),
        .choice = CodecWith<TopKCodec, double>{{density}}});
 }
 

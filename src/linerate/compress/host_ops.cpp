@@ -1,5 +1,4 @@
-// The half-precision codec's functions on the host, and the two places where a compressor's choice
-// of a codec becomes a codec of the host.
+// The half-precision codec's functions on the host.
 #include "linerate/compress/host_ops.hpp"
 
 #include <fmt/format.h>
@@ -15,14 +14,6 @@
 #include "linerate/core/index.hpp"
 
 namespace linerate::compress {
-
-std::unique_ptr<Codec> BuiltIn::codec(const Shape& shape) const {
-  return made_of<HostOps>({shape}, method_.choice);
-}
-
-std::unique_ptr<Codec> BuiltIn::of_dense(const Shape& shape) const {
-  return method_.of_dense ? made_of<HostOps>({shape}, *method_.of_dense) : nullptr;
-}
 
 void HostOps::narrow(const Sending& tensors, DType half, float share) {
   for (auto& [input, payload, sent] : tensors.items) {

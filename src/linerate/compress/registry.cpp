@@ -134,6 +134,15 @@ std::unique_ptr<const Compressor> make_compressor(const doc::Component& componen
   return compressor;
 }
 
+std::unique_ptr<const Compressor> make_built_in(const doc::Component& component,
+                                                const MakeCodec& make) {
+  const auto whole = make_compressor(component);
+  const auto* const inner = dynamic_cast<const BuiltIn*>(&whole->of_chunks());
+  if (inner == nullptr) return nullptr;
+  doc::OptionReader options(component);
+  return with_dense_below(std::make_unique<BuiltIn>(inner->method(), make), options);
+}
+
 doc::Component as_planned(doc::Component component) {
   const std::string* const said = component.find(kDenseBelow);
   if (said != nullptr) return *said == "0" ? without_dense_below(component) : component;

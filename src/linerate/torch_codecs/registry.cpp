@@ -7,66 +7,27 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <string_view>
-
-#include "linerate/compress/dense_below.hpp"
 #include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/torch_codecs/tensor_ops.hpp"
 
 namespace linerate::torch_codecs {
-namespace {
-
-/// Null for a program's own compressor, whose codec works on memory of the host.
-const compress::BuiltIn* find_built_in(const compress::Compressor& compressor) {
-  return dynamic_cast<const compress::BuiltIn*>(&compressor.of_chunks());
-}
-
-/// A compressor whose codecs are those over tensors. The codecs keep what they are made of alive.
-class OverTensors : public compress::OverCompressor {
- public:
-  OverTensors(std::shared_ptr<const compress::Compressor> compressor, at::Device device)
-      : OverCompressor(std::move(compressor)), device_(device) {
-    const compress::Compressor& of_chunks = inner()->of_chunks();
-    if (&of_chunks != inner().get())  // with dense_below=
-      of_chunks_ = std::make_unique<OverTensors>(
-          std::shared_ptr<const compress::Compressor>(inner(), &of_chunks), device);
-  }
-
-  std::unique_ptr<compress::Codec> codec(const compress::Shape& shape) const override {
-    return compress::made_of<TensorOps>({inner(), shape, device_},
-                                        find_built_in(*inner())->method().choice);
-  }
-  std::unique_ptr<compress::Codec> of_dense(const compress::Shape& shape) const override {
-    const auto& choice = find_built_in(*inner())->method().of_dense;
-    if (!choice) return nullptr;
-    return compress::made_of<TensorOps>({inner(), shape, device_, true}, *choice);
-  }
-  std::unique_ptr<const compress::Compressor> of_means() const override {
-    std::shared_ptr<const compress::Compressor> means = inner()->of_means();
-    return means ? std::make_unique<OverTensors>(std::move(means), device_) : nullptr;
-  }
-  const compress::Compressor& of_chunks() const override {
-    return of_chunks_ ? *of_chunks_ : *this;
-  }
-
- private:
-  at::Device device_;
-  std::unique_ptr<OverTensors> of_chunks_;  // null: itself
-};
-
-}  // namespace
 
 std::unique_ptr<const compress::Compressor> over_tensors(const doc::Component& compressor,
                                                          at::Device device) {
-  std::shared_ptr<const compress::Compressor> made = compress::make_compressor(compressor);
-  if (find_built_in(*made) == nullptr)
+  auto made = compress::make_built_in(
+      compressor, [device](const compress::BuiltInMethod& method, const compress::Shape& shape,
+                           bool travels_dense) {
+        return compress::made_of<TensorOps>({method.rounds, shape, device, travels_dense},
+                                            method.choice_of(travels_dense));
+      });
+  if (!made)
     throw UsageError(
         fmt::format("compressor {} has no implementation over tensors yet; those that "
                     "have one: {}",
                     compressor.name, fmt::join(compress::built_in_compressors(), ", ")));
-  return std::make_unique<OverTensors>(std::move(made), device);
+  return made;
 }
 
 std::unique_ptr<TensorCodec> make_tensor_codec(const doc::Component& compressor,

@@ -90,7 +90,8 @@ class KeptTensor : public compress::KeptField {
 
 /// What an implementation is made of.
 struct Making {
-  std::shared_ptr<const compress::Compressor> compressor;  // null: f32 are sent as they are
+  /// Compressor::rounds() of a phase, or of none if that is -1; null: f32 are sent as they are.
+  std::function<std::vector<compress::Round>(const compress::Shape&, int phase)> rounds;
   compress::Shape shape;
   at::Device device;
   bool travels_dense = false;  // nothing is encoded, and what arrives is the mean

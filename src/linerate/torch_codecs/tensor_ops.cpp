@@ -87,16 +87,16 @@ TensorOps::Values TensorOps::corrected(const Sending& tensors) {
 }
 
 TensorOps::Codec::Codec(Making making) : making_(std::move(making)) {
-  if (!making_.compressor)
+  if (!making_.rounds)
     rounds_.push_back({.bytes = 4 * making_.shape.elements});
   else if (!making_.travels_dense)
-    rounds_ = making_.compressor->rounds(making_.shape);
+    rounds_ = making_.rounds(making_.shape, phase_);
 }
 
 void TensorCodec::begin(int phase) {
-  if (phase == phase_ || !making_.compressor) return;
+  if (phase == phase_ || !making_.rounds) return;
   phase_ = phase;
-  rounds_ = compress::rounds_of(*making_.compressor, making_.shape, phase_);
+  rounds_ = making_.rounds(making_.shape, phase_);
 }
 
 namespace {

@@ -12,9 +12,7 @@
 // first `warmup` steps are dense, because factors of the first gradients are the worst.
 #include <algorithm>
 
-#include "linerate/compress/factors.hpp"
 #include "linerate/compress/method/built_in.hpp"
-#include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {

@@ -2,13 +2,17 @@
 
 #include <utility>
 
+#include "linerate/compress/host_ops.hpp"
 #include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/payload.hpp"
 
 namespace linerate::compress {
 
 std::unique_ptr<const Compressor> built_in(BuiltInMethod method) {
-  return std::make_unique<BuiltIn>(std::move(method));
+  return std::make_unique<BuiltIn>(
+      std::move(method), [](const BuiltInMethod& own, const Shape& shape, bool travels_dense) {
+        return made_of<HostOps>({shape}, own.choice_of(travels_dense));
+      });
 }
 
 std::function<std::vector<Round>(const Shape&, int)> one_round(

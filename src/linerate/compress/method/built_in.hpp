@@ -5,6 +5,8 @@
 // Example: topk chooses CodecWith<TopKCodec, double>{{0.01}} for a tensor. The host makes
 // TopKCodec<HostOps> of it, with 0.01 as the density. torch_codecs makes the same template over its
 // tensor operations.
+//
+// This header has all that a method's file needs besides registry.hpp: options, formats, codecs.
 #pragma once
 
 #include <cstdint>
@@ -71,15 +73,24 @@ struct BuiltInMethod {
   Momentum momentum = Momentum::optimizers;
   std::optional<CodecChoice> of_dense = std::nullopt;
   bool is_two_phase = false;
-  std::function<std::unique_ptr<const Compressor>()> of_means = nullptr;
+  std::function<BuiltInMethod()> of_means = nullptr;
   std::function<std::int64_t(const Shape& shape)> remembered_bytes = nullptr;
   std::function<double(const Shape& shape)> products = nullptr;
   std::int64_t dense_below = 4096;
+
+  const CodecChoice& choice_of(bool travels_dense) const {
+    return travels_dense ? *of_dense : choice;
+  }
 };
+
+/// Makes the codec of a method over a back end: choice_of(travels_dense).
+using MakeCodec = std::function<std::unique_ptr<Codec>(const BuiltInMethod& method,
+                                                       const Shape& shape, bool travels_dense)>;
 
 class BuiltIn final : public Compressor {
  public:
-  explicit BuiltIn(BuiltInMethod method) : method_(std::move(method)) {}
+  BuiltIn(BuiltInMethod method, MakeCodec make)
+      : method_(std::move(method)), make_(std::move(make)) {}
   const BuiltInMethod& method() const { return method_; }
 
   Phases phases() const override { return method_.phases; }
@@ -87,13 +98,17 @@ class BuiltIn final : public Compressor {
   std::vector<Round> rounds(const Shape& shape, int phase) const override {
     return method_.rounds(shape, phase);
   }
-  std::unique_ptr<Codec> codec(const Shape& shape) const override;
+  std::unique_ptr<Codec> codec(const Shape& shape) const override {
+    return make_(method_, shape, false);
+  }
   Residual residual() const override { return method_.residual; }
   Momentum momentum() const override { return method_.momentum; }
-  std::unique_ptr<Codec> of_dense(const Shape& shape) const override;
+  std::unique_ptr<Codec> of_dense(const Shape& shape) const override {
+    return method_.of_dense ? make_(method_, shape, true) : nullptr;
+  }
   bool is_two_phase() const override { return method_.is_two_phase; }
   std::unique_ptr<const Compressor> of_means() const override {
-    return method_.of_means ? method_.of_means() : nullptr;
+    return method_.of_means ? std::make_unique<BuiltIn>(method_.of_means(), make_) : nullptr;
   }
   std::int64_t remembered_bytes(const Shape& shape) const override {
     return method_.remembered_bytes ? method_.remembered_bytes(shape) : 0;
@@ -106,14 +121,19 @@ class BuiltIn final : public Compressor {
 
  private:
   BuiltInMethod method_;
+  MakeCodec make_;
 };
 
+/// Its codecs work on the host.
 std::unique_ptr<const Compressor> built_in(BuiltInMethod method);
 /// The rounds of a method that sends one payload a step, whose size follows from the number of
 /// elements. A tensor whose payload would not be smaller travels dense.
 std::function<std::vector<Round>(const Shape&, int)> one_round(
     std::function<Round(std::int64_t elements)> round);
 
+/// As make_compressor() of registry.hpp, with other codecs. Null for a program's own compressor.
+std::unique_ptr<const Compressor> make_built_in(const doc::Component& component,
+                                                const MakeCodec& make);
 /// Their names. Those that a program registers are not among them (registry.hpp).
 std::vector<std::string> built_in_compressors();
 

@@ -1,7 +1,6 @@
 // maxmin: 2^bits points from the least to the largest value of a bucket, as the 8-bit codecs of
 // Bagua (Gan et al. 2021, arXiv 2107.01499) and of Markov et al. 2022, CGX (arXiv 2111.08617).
 // |error| <= unit / 2, stochastic < unit; constant buckets are exact.
-#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/registry.hpp"

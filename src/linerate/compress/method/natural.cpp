@@ -4,8 +4,6 @@
 // reach 2^126 below the largest element, which a pass before finds. A smaller element becomes 0 or
 // the least power. Biased in one place: above 2^127 there is no power, and values are rounded down.
 #include "linerate/compress/method/built_in.hpp"
-#include "linerate/compress/method/settings.hpp"
-#include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {

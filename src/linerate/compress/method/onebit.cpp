@@ -1,5 +1,4 @@
 // onebit: Seide et al. 2014 (Interspeech): signs, at the mean of the elements of each sign.
-#include <fmt/format.h>
 
 #include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/registry.hpp"

@@ -13,9 +13,6 @@
 // This is the worker's half and, with beta=0, the server's of the two-phase exchange
 // (two_phase.hpp).
 #include "linerate/compress/method/built_in.hpp"
-#include "linerate/compress/method/formats.hpp"
-#include "linerate/compress/method/settings.hpp"
-#include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {
@@ -25,28 +22,27 @@ constexpr std::string_view kOnebitAdam = "onebit-adam";
 
 /// In the dense phase there is a round too, because the codec must see the mean to follow the
 /// momentum.
-std::unique_ptr<const Compressor> onebit_adam(const OneBitAdamSettings& settings) {
+BuiltInMethod onebit_adam(const OneBitAdamSettings& settings) {
   const auto steady =
       one_round([](std::int64_t n) { return gathered(bytes_of(onebit_adam_format(), n)); });
-  return built_in(
-      {.rounds = [=](const Shape& shape, int phase) -> std::vector<Round> {
-         const bool is_dense = settings.freeze_step > 0 && phase == 0;
-         if (!is_dense || steady(shape, phase).empty()) return steady(shape, phase);
-         return {{Combine::sum, DType::f32, 4 * shape.elements}};
-       },
-       .choice = CodecWith<OneBitAdamCodec, OneBitAdamSettings>{{settings}},
-       .phases = {.warm_up = dense_warm_up(settings.freeze_step)},
-       .momentum = Momentum::adams,
-       .is_two_phase = true,
-       .of_means = [] { return onebit_adam({.beta = 0}); },
-       .remembered_bytes = [](const Shape& shape) { return 4 * shape.elements; }});
+  return {.rounds = [=](const Shape& shape, int phase) -> std::vector<Round> {
+            const bool is_dense = settings.freeze_step > 0 && phase == 0;
+            if (!is_dense || steady(shape, phase).empty()) return steady(shape, phase);
+            return {{Combine::sum, DType::f32, 4 * shape.elements}};
+          },
+          .choice = CodecWith<OneBitAdamCodec, OneBitAdamSettings>{{settings}},
+          .phases = {.warm_up = dense_warm_up(settings.freeze_step)},
+          .momentum = Momentum::adams,
+          .is_two_phase = true,
+          .of_means = [] { return onebit_adam({.beta = 0}); },
+          .remembered_bytes = [](const Shape& shape) { return 4 * shape.elements; }};
 }
 
 std::unique_ptr<const Compressor> make_onebit_adam(doc::OptionReader& options) {
   OneBitAdamSettings settings;
   settings.beta = read_momentum(options, "beta", settings.beta);
   settings.freeze_step = read_warm_up(options, "freeze_step");
-  return onebit_adam(settings);
+  return built_in(onebit_adam(settings));
 }
 
 }  // namespace

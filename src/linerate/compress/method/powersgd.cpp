@@ -12,9 +12,7 @@
 // The mean depends only on the space that P spans. So Q's vectors may be scaled to length 1 first.
 // Else a small direction would be lost next to a large one. With vectors of lengths 1e4 and 1e-4
 // the second one of P would be 1e-8 of the whole, and count as vanished.
-#include "linerate/compress/factors.hpp"
 #include "linerate/compress/method/built_in.hpp"
-#include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/registry.hpp"

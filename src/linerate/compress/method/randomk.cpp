@@ -9,12 +9,8 @@
 #include <algorithm>
 
 #include "linerate/compress/host_ops.hpp"
-#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/method/built_in.hpp"
-#include "linerate/compress/method/settings.hpp"
-#include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {

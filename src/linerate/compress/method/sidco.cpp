@@ -8,17 +8,9 @@
 // The paper fits all of v. Here a large tensor's moments are those of an eighth of it, and v is
 // formed and picked in one pass. With 2^17 or more elements the mean is off by some 0.3 %, while
 // the control of stages tolerates 20 %.
-#include "linerate/compress/coding_step.hpp"
-#include "linerate/compress/factors.hpp"
 #include "linerate/compress/host_ops.hpp"
-#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/method/built_in.hpp"
-#include "linerate/compress/method/entry_codecs.hpp"
-#include "linerate/compress/method/settings.hpp"
-#include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/core/index.hpp"
-#include "linerate/core/random.hpp"
 
 namespace linerate::compress {
 namespace {

@@ -4,12 +4,8 @@
 //
 // Example: three ranks have the gradients -.1, -.2 and 5 of an element. Two of three are negative,
 // so the mean is -1, whatever their sizes.
-#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/method/built_in.hpp"
-#include "linerate/compress/method/settings.hpp"
-#include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {

@@ -5,9 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
-#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/registry.hpp"
 

@@ -2,12 +2,8 @@
 // error feedback of Karimireddy et al. 2019.
 // v[n] f32 -> payload of k f32 values, k u32 indices; k = max(1, floor(density n)).
 #include "linerate/compress/host_ops.hpp"
-#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/method/built_in.hpp"
-#include "linerate/compress/method/settings.hpp"
-#include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {

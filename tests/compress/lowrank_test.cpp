@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "inputs.hpp"
 #include "linerate/compress/factors.hpp"
@@ -183,19 +182,6 @@ TEST(PowerSgd, VanishedDirectionsComeBack) {
   EXPECT_LE(norm_of(group.residual(0)), 1e-4 * norm_of(two));
 }
 
-TEST(LowRank, PayloadsHaveTheGoldenSizes) {
-  const Shape shape{512 * 4608, 512};
-  const auto rounds = made("powersgd(rank=4)")->rounds(shape);
-  ASSERT_EQ(rounds.size(), 2u);
-  EXPECT_EQ(rounds[0].bytes + rounds[1].bytes, 81920);
-  RankGroup one(*made("acpsgd(rank=4)"), shape, 1, false);
-  const std::vector<float> zero(512 * 4608);
-  one.step({zero}, 0);
-  EXPECT_EQ(one.sent()[0][0].bytes().size(), 8192u);  // P
-  one.step({zero}, 1);
-  EXPECT_EQ(one.sent()[0][0].bytes().size(), 73728u);  // Q
-}
-
 /// A codec that phases lead sends, bit for bit, what one sends that counts its steps itself.
 TEST(AcpSgd, PhasesAlternateAsStepsDo) {
   const Shape shape{60 * 80, 60};
@@ -207,18 +193,6 @@ TEST(AcpSgd, PhasesAlternateAsStepsDo) {
     EXPECT_EQ(led.step(g, step), counting.step(g, step)) << step;
     EXPECT_EQ(led.sent()[0][0].copy(), counting.sent()[0][0].copy());
   }
-}
-
-/// The same directions every step: alternation is subspace iteration, and finds the largest ones.
-TEST(AcpSgd, ConvergesToTheLargestDirections) {
-  const std::size_t rows = 60, columns = 80;
-  const std::vector<float> m = of_rank(6, rows, columns, 5);  // sizes 1, 1/2, ... 1/32
-  RankGroup one(*made("acpsgd(rank=2)"), {rows * columns, rows}, 1, false);
-  std::vector<float> sent;
-  for (std::uint64_t step = 0; step < 30; ++step) sent = one.step({m}, step);
-  std::transform(m.begin(), m.end(), sent.begin(), sent.begin(), std::minus<>());
-  // What no matrix of rank 2 holds is about sqrt(1/4^2 + 1/8^2 + ...) = 0.29 of about 1.15.
-  EXPECT_NEAR(norm_of(sent) / norm_of(m), 0.25, 0.05);
 }
 
 }  // namespace

@@ -11,24 +11,6 @@
 namespace linerate::compress {
 namespace {
 
-/// |v - sent|^2 = (1 - |v|_1^2 / (n |v|_2^2)) |v|^2.
-TEST(Quantizers, EfSignContractsByItsFormula) {
-  for (const std::int64_t n : {33, 512, 1009, 5003})
-    for (const EdgeInput& input : edge_inputs(static_cast<std::size_t>(n), 11)) {
-      const std::vector<float>& v = input.values;
-      const std::vector<float> sent = RankGroup(*made("efsignsgd"), {n, 1}, 1, true).step({v}, 0);
-      double one = 0, two = 0, error = 0;
-      for (std::size_t i = 0; i < v.size(); ++i) {
-        one += std::abs(static_cast<double>(v[i]));
-        two += static_cast<double>(v[i]) * v[i];
-        error += (static_cast<double>(v[i]) - sent[i]) * (static_cast<double>(v[i]) - sent[i]);
-      }
-      if (two < 1e-60) continue;  // the level is a denormal: rounded coarsely
-      EXPECT_NEAR(error, two - one * one / static_cast<double>(n), 1e-6 * two)
-          << n << " elements, " << input.name;
-    }
-}
-
 TEST(Quantizers, MajorityVoteIsCountedAndTiesArePositive) {
   for (const int ranks : {1, 2, 3, 4, 7, 8, 9}) {
     std::vector<std::vector<float>> gradients;

@@ -1,12 +1,19 @@
-// How far codecs over tensors may be from the native ones.
+// How far codecs over tensors may be from the native ones, and the shapes on which they are tried.
 #pragma once
 
 #include <map>
 #include <string>
+#include <vector>
 
+#include "linerate/compress/codec.hpp"
 #include "linerate/doc/strategy.hpp"
 
 namespace linerate::torch_codecs {
+
+inline const std::vector<compress::Shape> kShapesOfJobs = {
+    {2, 1},    {3, 3},     {31, 1},   {33, 1},    {100, 10},   {513, 3},
+    {1009, 1}, {4096, 64}, {5003, 1}, {9000, 90}, {33000, 30},
+};
 
 /// Of the largest |gradient| of the step, beginning with the same state. Not named here: nothing,
 /// in any bit.

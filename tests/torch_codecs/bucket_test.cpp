@@ -264,17 +264,7 @@ std::int64_t most_waits(const std::string& strategy) {
 
 TEST_P(BucketOfCodecs, NothingWaitsForValues) {
   for (const int phase : phases_of(*made(GetParam().strategy)))
-    for (const Shape& shape : {Shape{2, 1},
-                               {3, 3},
-                               {31, 1},
-                               {33, 1},
-                               {100, 10},
-                               {513, 3},
-                               {1009, 1},
-                               {4096, 64},
-                               {5003, 1},
-                               {9000, 90},
-                               {33000, 30}}) {
+    for (const Shape& shape : kShapesOfJobs) {
       Bucket one(GetParam().strategy, {shape}, phase);
       if (one.rounds() == 0) continue;
       const Waits waits;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/compress/dense_below.hpp"
+#include "linerate/compress/coding_step.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/compression.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/compress/dense_below.hpp"
+#include "linerate/compress/coding_step.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/two_phase.hpp"
 #include "linerate/doc/strategy.hpp"

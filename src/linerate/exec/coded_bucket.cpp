@@ -15,7 +15,6 @@
 #include <new>
 #include <utility>
 
-#include "linerate/compress/dense_below.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"

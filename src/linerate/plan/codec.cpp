@@ -8,7 +8,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "linerate/compress/dense_below.hpp"
+#include "linerate/compress/coding_step.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"

@@ -8,7 +8,6 @@
 
 #include "linerate/compress/kernel/lanes-inl.hpp"
 #include "linerate/compress/kernel/kernels.hpp"
-#include "linerate/compress/kernel/rounding_bits-inl.hpp"
 // clang-format on
 
 #include <algorithm>

@@ -113,6 +113,13 @@ std::vector<float> ParameterCodecs::forget_codecs(CompressedTensorState state, i
   return std::exchange(loaded_.residual, {});
 }
 
+std::vector<KeptField*> ParameterCodecs::kept() const {
+  if (two_phase_) return two_phase_->kept();
+  std::vector<KeptField*> all;
+  if (codec_) compress::add_kept(*codec_, all);
+  return all;
+}
+
 void ParameterCodecs::begin_codecs(std::uint64_t seed, std::int64_t step, int rank) {
   keys_ = keys_of_step(seed, step, name_, rank);
   is_touched_ = may_owe_elsewhere_ = true;
@@ -120,20 +127,14 @@ void ParameterCodecs::begin_codecs(std::uint64_t seed, std::int64_t step, int ra
 
 bool ParameterCodecs::keep_codecs() {
   if (!std::exchange(is_touched_, false)) return false;
-  if (two_phase_)
-    two_phase_->keep();
-  else if (codec_)
-    codec_->keep();
+  for (KeptField* const one : kept()) one->keep();
   return true;
 }
 
 void ParameterCodecs::drop() {
   sends_residual_ = false;
   if (!std::exchange(is_touched_, false)) return;
-  if (two_phase_)
-    two_phase_->drop();
-  else if (codec_)
-    codec_->drop();
+  for (KeptField* const one : kept()) one->drop();
 }
 
 CodedTensor::CodedTensor(std::string name, const Shape& shape, CompressedTensorState saved)

@@ -57,6 +57,8 @@ class ParameterCodecs {
   CompressedTensorState state_of_codecs() const;
   /// Forgets the codecs of this state, and returns all that is owed. use() goes on with the rest.
   std::vector<float> forget_codecs(CompressedTensorState state, int rank);
+  /// All that the codecs keep.
+  std::vector<KeptField*> kept() const;
   void begin_codecs(std::uint64_t seed, std::int64_t step, int rank);
   /// The step counts. False if it did not touch the codecs.
   bool keep_codecs();

@@ -234,8 +234,7 @@ void HostOps::send_entries(const Sending& tensors, const Chosen& chosen,
       continue;
     }
     clear_sent(entries, input.residual);
-    sent = format.is_counted ? write_counted_entries(entries, payload)
-                             : write_entries(entries, payload);
+    sent = write_entries(entries, format.is_counted, payload);
   }
 }
 
@@ -251,12 +250,8 @@ HostOps::Damage HostOps::average_entries(const Arriving& tensors, const EntryFor
     std::vector<Entries> ranks;
     for (std::size_t r = 0; r < arrived.payloads.size(); ++r) {
       const auto& payload = arrived.payloads[r];
-      if (!format.is_counted) {
-        ranks.push_back(read_entries(payload, most, format.method, r));
-        continue;
-      }
       if (!format.may_be_all || !is_all(payload)) {
-        ranks.push_back(read_counted_entries(payload, most, format.method, r));
+        ranks.push_back(read_entries(payload, most, format.is_counted, format.method, r));
         continue;
       }
       if (const std::size_t expected = kCountBytes + 4 * n; payload.size() != expected)

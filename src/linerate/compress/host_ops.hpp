@@ -164,12 +164,10 @@ struct HostOps {
                               const std::vector<Kept<StageControl::State>*>& controls,
                               const SidcoSettings& settings);
   /// v, and its magnitudes of tau or more. If these are too many, all of the tensor is sent.
+  /// Without a tau it is the last step's, or the exact one if the last one picks far too few or too
+  /// many.
   static Chosen choose_from(const Sending& tensors, Chosen rooms, const EntryFormat& format,
-                            float tau);
-  /// As choose_from(), with the last step's tau, or with the exact one if the last one picks far
-  /// too few or too many.
-  static Chosen choose_from_last(const Sending& tensors, Chosen rooms, const EntryFormat& format,
-                                 const std::vector<KeptNumber*>& taus);
+                            std::optional<float> tau, const std::vector<KeptNumber*>& taus);
   /// u and r with this step's gradients (method/dgc.cpp).
   static void accumulate(const Sending& tensors, const std::vector<KeptValues*>& u,
                          const std::vector<KeptValues*>& r, const DgcSettings& settings);

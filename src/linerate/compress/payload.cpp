@@ -138,17 +138,13 @@ std::int64_t entries_of(double density, std::int64_t elements) {
 }
 
 /// Values first, then indices: [4 count] bytes each, without gaps.
-std::size_t write_entries(const Selection& sent, std::span<std::byte> payload) {
-  const std::size_t bytes = 4 * sent.size();
-  if (bytes == 0) return 0;  // vectors without memory
-  std::memcpy(payload.data(), sent.values().data(), bytes);
-  std::memcpy(payload.data() + bytes, sent.indices().data(), bytes);
-  return 2 * bytes;
-}
-
-std::size_t write_counted_entries(const Selection& sent, std::span<std::byte> payload) {
-  write_at(payload, 0, static_cast<std::uint32_t>(sent.size()));
-  return kCountBytes + write_entries(sent, payload.subspan(kCountBytes));
+std::size_t write_entries(const Selection& sent, bool is_counted, std::span<std::byte> payload) {
+  const std::size_t head = is_counted ? kCountBytes : 0, bytes = 4 * sent.size();
+  if (is_counted) write_at(payload, 0, static_cast<std::uint32_t>(sent.size()));
+  if (bytes == 0) return head;  // vectors without memory
+  std::memcpy(payload.data() + head, sent.values().data(), bytes);
+  std::memcpy(payload.data() + head + bytes, sent.indices().data(), bytes);
+  return head + 2 * bytes;
 }
 
 void clear_sent(const Selection& sent, std::span<float> residual) {
@@ -156,22 +152,22 @@ void clear_sent(const Selection& sent, std::span<float> residual) {
   for (const std::uint32_t i : sent.indices()) residual[i] = 0;
 }
 
-Entries read_entries(std::span<const std::byte> payload, std::size_t count, std::string_view method,
-                     std::size_t rank) {
+Entries read_entries(std::span<const std::byte> payload, std::size_t most, bool is_counted,
+                     std::string_view method, std::size_t rank) {
+  std::size_t count = most;
+  if (is_counted) {
+    if (payload.size() < kCountBytes)
+      refuse_payload(method, rank, fmt::format("expected a count, found {} bytes", payload.size()));
+    count = read_at<std::uint32_t>(payload, 0);
+    if (count > most)
+      refuse_payload(method, rank,
+                     fmt::format("expected at most {} entries, found {}", most, count));
+    payload = payload.subspan(kCountBytes);
+  }
   if (payload.size() != 8 * count)
     refuse_payload(method, rank,
                    fmt::format("expected {} bytes, found {}", 8 * count, payload.size()));
   return {payload.first(4 * count), payload.subspan(4 * count), count};
-}
-
-Entries read_counted_entries(std::span<const std::byte> payload, std::size_t most,
-                             std::string_view method, std::size_t rank) {
-  if (payload.size() < kCountBytes)
-    refuse_payload(method, rank, fmt::format("expected a count, found {} bytes", payload.size()));
-  const auto count = read_at<std::uint32_t>(payload, 0);
-  if (count > most)
-    refuse_payload(method, rank, fmt::format("expected at most {} entries, found {}", most, count));
-  return read_entries(payload.subspan(kCountBytes), count, method, rank);
 }
 
 /// Goes through the mean block by block, so that the sums stay in the cache. `next` is a rank's

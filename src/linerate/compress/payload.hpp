@@ -131,10 +131,9 @@ inline constexpr std::int64_t kCountBytes = 4;
 /// k = max(1, floor(density * n)), at most n; 0 for n = 0.
 std::int64_t entries_of(double density, std::int64_t elements);
 
-/// Writes values and indices to the front of `payload`; returns the bytes.
-std::size_t write_entries(const Selection& sent, std::span<std::byte> payload);
-/// Writes count, values and indices.
-std::size_t write_counted_entries(const Selection& sent, std::span<std::byte> payload);
+/// Writes values and indices to the front of `payload`, after their count if it `is_counted`;
+/// returns the bytes.
+std::size_t write_entries(const Selection& sent, bool is_counted, std::span<std::byte> payload);
 /// v - D(C(v)) for entries that travel as they are: what is sent leaves the residual, exactly.
 /// Nothing if no residual is kept.
 void clear_sent(const Selection& sent, std::span<float> residual);
@@ -144,13 +143,10 @@ struct Entries {
   std::span<const std::byte> values, indices;  // of 4 bytes each
   std::size_t count = 0;
 };
-/// Entries of a payload that is nothing else. Throws InputError unless it has `count` of them.
-Entries read_entries(std::span<const std::byte> payload, std::size_t count, std::string_view method,
-                     std::size_t rank);
-/// For a payload that begins with its count. Throws InputError for a size that is not the count's,
-/// and for more than `most` entries.
-Entries read_counted_entries(std::span<const std::byte> payload, std::size_t most,
-                             std::string_view method, std::size_t rank);
+/// Entries of a payload. Throws InputError unless it has `most` of them or, if it begins with their
+/// count, as many as that says and no more than `most`.
+Entries read_entries(std::span<const std::byte> payload, std::size_t most, bool is_counted,
+                     std::string_view method, std::size_t rank);
 
 /// mean[i] = (sum of the entries at i, in the order of ranks) / ranks. Throws InputError, before
 /// writing anything, if an index is out of range or not above the one before.

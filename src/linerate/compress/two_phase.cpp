@@ -121,23 +121,16 @@ TwoPhase::TwoPhase(const Compressor& of_tensors, std::int64_t elements, int rank
   owed_ = making.zeros(keeps_residual(compressor) ? own : 0);
 }
 
+void add_kept(Codec& codec, std::vector<KeptField*>& all) {
+  for (const StateField& field : codec.state()) all.push_back(field.kept);
+}
+
 std::vector<KeptField*> TwoPhase::kept() {
   std::vector<KeptField*> all;
-  const auto add = [&](const Coder& coder) {
-    for (const StateField& field : coder.codec->state()) all.push_back(field.kept);
-  };
-  for (const Coder& worker : workers_) add(worker);
-  add(owner_);
+  for (const Coder& worker : workers_) add_kept(*worker.codec, all);
+  add_kept(*owner_.codec, all);
   all.push_back(owed_.get());
   return all;
-}
-
-void TwoPhase::keep() {
-  for (KeptField* one : kept()) one->keep();
-}
-
-void TwoPhase::drop() {
-  for (KeptField* one : kept()) one->drop();
 }
 
 /// The owner's residual is one more field after those of the owner's codec.

@@ -69,8 +69,12 @@ struct TwoPhaseState {
 /// The name of the field with the owner's residual: an array in units of the mean.
 inline constexpr std::string_view kServerResidual = "server residual";
 
+/// Appends all that a codec keeps.
+void add_kept(Codec& codec, std::vector<KeptField*>& all);
+
 /// One rank's codecs of a tensor's chunks, with all that they keep. TwoPhaseExchange carries the
-/// tensors of a bucket. Calls of a step end with keep() or drop(). Thread safety: as a Codec.
+/// tensors of a bucket. At the end of a step all of kept() is kept or dropped. Thread safety: as a
+/// Codec.
 class TwoPhase {
  public:
   struct Coder {
@@ -106,8 +110,6 @@ class TwoPhase {
   /// All that it keeps.
   std::vector<KeptField*> kept();
   /// As a Codec's, for the same compressor, shape, ranks and rank.
-  void keep();
-  void drop();
   TwoPhaseState save();
   void load(const TwoPhaseState& saved);
   /// Loads the workers' codecs alone; the owner's begins anew.

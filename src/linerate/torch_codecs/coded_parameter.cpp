@@ -87,11 +87,8 @@ void CodedParameter::begin_step(std::uint64_t seed, std::int64_t step, int rank,
 
 void CodedParameter::add_kept(std::vector<KeptTensor*>& to) const {
   if (!is_touched_) return;
-  if (codec_)
-    for (KeptTensor* const one : codec()->kept()) to.push_back(one);
-  if (two_phase_)
-    for (compress::KeptField* const one : two_phase_->kept())
-      if (auto* const tensor = dynamic_cast<KeptTensor*>(one)) to.push_back(tensor);
+  for (compress::KeptField* const one : kept())
+    if (auto* const tensor = dynamic_cast<KeptTensor*>(one)) to.push_back(tensor);
 }
 
 /// On a device the host does not know yet whether the step had something in it. `none` is 1 if not,

@@ -147,15 +147,6 @@ at::Tensor count_of_enough(const Magnitudes& of, const Magnitudes::Sorted& sorte
   return counts.gather(0, first).squeeze(0);
 }
 
-using OfBucket = std::shared_ptr<Magnitudes>;
-
-/// Those that reach `least`; where these are more than the format's, all of the tensor.
-TensorOps::Chosen chosen_from(const TensorOps::Values& v, const OfBucket& of,
-                              const at::Tensor& least, const EntryFormat& format) {
-  const at::Tensor mask = of->reach(least), counts = of->count(mask);
-  return {v, of, {}, mask, counts, counts > listed(most_of(format, *of), of->whole())};
-}
-
 }  // namespace
 
 TensorOps::Chosen TensorOps::choose_largest(const Sending& tensors, const Rooms&,
@@ -192,15 +183,6 @@ TensorOps::Chosen TensorOps::choose_by_halving(const Sending& tensors, const Roo
   return {v, of, {}, others, k, {}};
 }
 
-TensorOps::Chosen TensorOps::choose_from(const Sending& tensors, const Rooms&,
-                                         const EntryFormat& format, float tau) {
-  const Values v = corrected(tensors);
-  const auto n = static_cast<std::int64_t>(v.size());
-  const auto bits = static_cast<std::int64_t>(compress::magnitude_bits(tau));
-  return chosen_from(v, std::make_shared<Magnitudes>(v),
-                     at::full({n}, bits, tensors.values.options().dtype(at::kInt)), format);
-}
-
 namespace {
 
 /// The magnitudes to send from, i32[tensors]: by the last tau, or the exact one if the last is off.
@@ -233,12 +215,18 @@ at::Tensor least_by_last(const Magnitudes& of, const EntryFormat& format,
 
 }  // namespace
 
-TensorOps::Chosen TensorOps::choose_from_last(const Sending& tensors, const Rooms&,
-                                              const EntryFormat& format,
-                                              const std::vector<KeptNumber*>& taus) {
+/// If those that reach tau are more than the format's, all of the tensor is sent.
+TensorOps::Chosen TensorOps::choose_from(const Sending& tensors, const Rooms&,
+                                         const EntryFormat& format, std::optional<float> tau,
+                                         const std::vector<KeptNumber*>& taus) {
   const Values v = corrected(tensors);
   const auto of = std::make_shared<Magnitudes>(v);
-  return chosen_from(v, of, least_by_last(*of, format, taus), format);
+  const at::Tensor least =
+      tau ? at::full({std::ssize(v)}, std::int64_t{compress::magnitude_bits(*tau)},
+                     tensors.values.options().dtype(at::kInt))
+          : least_by_last(*of, format, taus);
+  const at::Tensor mask = of->reach(least), counts = of->count(mask);
+  return {v, of, {}, mask, counts, counts > listed(most_of(format, *of), of->whole())};
 }
 
 void TensorOps::accumulate(const Sending& tensors, const std::vector<KeptValues*>& kept_u,

@@ -153,19 +153,17 @@ TensorOps::Chosen TensorOps::choose_by_fit(const Sending& tensors, const Rooms&,
                                            const Controls& controls,
                                            const SidcoSettings& settings) {
   const Values v = corrected(tensors);
-  std::vector<int> stages;
-  Values looked_at;
-  for (std::size_t t = 0; t < v.size(); ++t) {
-    stages.push_back(settings.stages > 0 ? settings.stages : controls[t]->now().stages);
-    looked_at.push_back(is_sampled(v[t]) ? sample_of(v[t]) : v[t]);
-  }
+  const auto stages = mapped(controls, [&](const auto* control) {
+    return settings.stages > 0 ? settings.stages : control->now().stages;
+  });
+  const Values looked_at = mapped(
+      v, [](const at::Tensor& one) { return is_sampled(one) ? sample_of(one) : one; });
   std::vector<Fit> fits = fitted(looked_at, stages, settings);
   // A large tensor whose sample fits nothing is looked at whole.
   std::vector<std::size_t> again;
   for (std::size_t t = 0; t < v.size(); ++t)
     if (is_sampled(v[t]) && fits[t].least == compress::kNoMagnitude) again.push_back(t);
-  std::vector<bool> by_sample(v.size());
-  for (std::size_t t = 0; t < v.size(); ++t) by_sample[t] = is_sampled(v[t]);
+  std::vector<bool> by_sample = mapped(v, is_sampled);
   if (!again.empty()) {
     const std::vector<Fit> whole = fitted(those(v, again), those(stages, again), settings);
     for (std::size_t i = 0; i < again.size(); ++i)

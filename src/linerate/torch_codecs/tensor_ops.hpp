@@ -156,10 +156,8 @@ struct TensorOps {
   static Chosen choose_by_fit(const Sending& tensors, const Rooms&, const Controls& controls,
                               const compress::SidcoSettings& settings);
   static Chosen choose_from(const Sending& tensors, const Rooms&,
-                            const compress::EntryFormat& format, float tau);
-  static Chosen choose_from_last(const Sending& tensors, const Rooms&,
-                                 const compress::EntryFormat& format,
-                                 const std::vector<KeptNumber*>& taus);
+                            const compress::EntryFormat& format, std::optional<float> tau,
+                            const std::vector<KeptNumber*>& taus);
   static void accumulate(const Sending& tensors, const std::vector<KeptValues*>& u,
                          const std::vector<KeptValues*>& r, const compress::DgcSettings& settings);
   static Chosen choose_by_sample(const Sending& tensors, const Rooms&,

@@ -39,7 +39,7 @@ using CodecChoice =
                  CodecWith<SignSgdCodec, double>, CodecWith<DenseMomentumCodec, DenseMomentum>,
                  CodecWith<OneBitAdamCodec, OneBitAdamSettings>,
                  CodecWith<PowerSgdCodec, std::int64_t>, CodecWith<AcpSgdCodec, std::int64_t, int>,
-                 CodecWith<TopKCodec, double>, CodecWith<MsTopKCodec, MsTopKSettings>,
+                 CodecWith<TopKCodec, double>, CodecWith<MsTopKCodec, double, int>,
                  CodecWith<SidcoCodec, SidcoSettings>, CodecWith<ThresholdCodec, ThresholdSettings>,
                  CodecWith<DgcCodec, DgcSettings>, CodecWith<RandomKCodec, RandomKSettings>>;
 

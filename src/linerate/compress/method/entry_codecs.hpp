@@ -158,9 +158,8 @@ class TopKCodec final : public EntryCodec<Ops> {
 template <class Ops>
 class MsTopKCodec final : public EntryCodec<Ops> {
  public:
-  MsTopKCodec(const typename Ops::Making& making, const MsTopKSettings& settings)
-      : EntryCodec<Ops>(making, {"mstopk", settings.density, entries_of}),
-        halvings_(settings.halvings) {}
+  MsTopKCodec(const typename Ops::Making& making, double density, int halvings)
+      : EntryCodec<Ops>(making, {"mstopk", density, entries_of}), halvings_(halvings) {}
 
  private:
   typename Ops::Chosen chosen(const typename Ops::Sending& tensors) override {
@@ -213,9 +212,8 @@ class ThresholdCodec final : public EntryCodec<Ops> {
 
  private:
   typename Ops::Chosen chosen(const typename Ops::Sending& tensors) override {
-    if (fixed_) return Ops::choose_from(tensors, this->rooms(tensors), this->format(), *fixed_);
-    return Ops::choose_from_last(tensors, this->rooms(tensors), this->format(),
-                                 kept_of(tensors, &ThresholdCodec::tau_));
+    return Ops::choose_from(tensors, this->rooms(tensors), this->format(), fixed_,
+                            kept_of(tensors, &ThresholdCodec::tau_));
   }
 
   static std::int64_t most_entries(double, std::int64_t elements) {

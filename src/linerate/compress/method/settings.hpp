@@ -86,11 +86,6 @@ struct DenseMomentum {
   bool nesterov = false;
 };
 
-struct MsTopKSettings {
-  double density = 0.01;
-  int halvings = 20;
-};
-
 // The option density=0.01 of the sparse methods.
 
 /// The share of a tensor's elements that is sent: in (0, 1], by default 0.01. Refuses others.

@@ -38,11 +38,7 @@ class FittedSelection {
     const std::size_t n = input.gradient.size();
     if (n < kSampledFrom) return false;
     take_sample(input);
-    Moments moments;
-    LogSum logs;
-    moments.add(sample_);
-    if (settings_.fit == TailDistribution::gamma) logs.add(sample_);
-    take_moments(moments, logs);
+    take_moments([&](auto add) { add(std::span<const float>(sample_)); });
     const std::uint32_t least = threshold(sample_);
     if (least == kNoMagnitude) return false;
     sent_.clear();
@@ -66,16 +62,24 @@ class FittedSelection {
     }
   }
 
-  void take_moments(const Moments& moments, const LogSum& logs) {
+  /// Of all x = |v| > 0. `visit` calls its argument with each part of v.
+  template <class Visit>
+  void take_moments(Visit visit) {
+    const bool has_logs = settings_.fit == TailDistribution::gamma;
+    Moments moments;
+    LogSum logs;
+    visit([&](std::span<const float> part) {
+      moments.add(part);
+      if (has_logs) logs.add(part);
+    });
     positive_ = moments.count();
     x_ = {moments.mean(), moments.variance(), 0};
-    if (settings_.fit == TailDistribution::gamma && positive_ > 0)
-      x_.mean_log = logs.sum() / static_cast<double>(positive_);
+    if (has_logs && positive_ > 0) x_.mean_log = logs.sum() / static_cast<double>(positive_);
   }
 
   void select_by_all(const Input& input) {
     sent_.clear();
-    first_pass(input);
+    take_moments([&](auto add) { add_and_take(input, add); });
     if (positive_ == 0) return;
     const std::span<const float> v = corrected(input);
     const std::uint32_t least = threshold(v);
@@ -93,17 +97,6 @@ class FittedSelection {
                                             static_cast<std::int64_t>(wanted), control_));
     if (count < selected) sent_.keep(cut_of_largest(sent_.values(), count));
     if (count > selected) select_largest(v, count, sent_);
-  }
-
-  /// Adds the residual and takes the moments of all x = |v| > 0.
-  void first_pass(const Input& input) {
-    Moments moments;
-    LogSum logs;
-    add_and_take(input, [&](std::span<const float> part) {
-      moments.add(part);
-      if (settings_.fit == TailDistribution::gamma) logs.add(part);
-    });
-    take_moments(moments, logs);
   }
 
   /// Bits of the least magnitude to send; kNoMagnitude if no distribution fits.

@@ -94,21 +94,8 @@ std::unique_ptr<const Compressor> make_threshold(doc::OptionReader& options) {
 }  // namespace
 
 HostOps::Chosen HostOps::choose_from(const Sending& tensors, Chosen rooms,
-                                     const EntryFormat& format, float tau) {
-  for (std::size_t t = 0; t < rooms.size(); ++t) {
-    const Input& input = tensors.items[t].input;
-    const auto n = static_cast<std::int64_t>(input.gradient.size());
-    Picking& room = *rooms[t];
-    room.sent.clear();
-    room.is_all =
-        !add_and_select(input, magnitude_bits(tau), to_index(format.most_of(n)), room.sent);
-  }
-  return rooms;
-}
-
-HostOps::Chosen HostOps::choose_from_last(const Sending& tensors, Chosen rooms,
-                                          const EntryFormat& format,
-                                          const std::vector<KeptNumber*>& taus) {
+                                     const EntryFormat& format, std::optional<float> tau,
+                                     const std::vector<KeptNumber*>& taus) {
   for (std::size_t t = 0; t < rooms.size(); ++t) {
     const Input& input = tensors.items[t].input;
     const auto n = static_cast<std::int64_t>(input.gradient.size());
@@ -116,7 +103,8 @@ HostOps::Chosen HostOps::choose_from_last(const Sending& tensors, Chosen rooms,
                       k = to_index(entries_of(format.density, n));
     Picking& room = *rooms[t];
     room.sent.clear();
-    room.is_all = !select_by_density(input, most, k, room.sent, *taus[t]);
+    room.is_all = !(tau ? add_and_select(input, magnitude_bits(*tau), most, room.sent)
+                        : select_by_density(input, most, k, room.sent, *taus[t]));
   }
   return rooms;
 }

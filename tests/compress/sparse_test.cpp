@@ -211,23 +211,23 @@ TEST(Sidco, FallsBackToTheLargestWhereNothingFits) {
 /// normal at 0.1 %) and three or four come near: descent gets there, and stays.
 TEST(StageControl, DescendsToTheBestStages) {
   const std::vector<double> achieved = {7.51, 3.37, 1.15, 0.68, 0.4, 0.3, 0.2};
-  StageControl control(7);
+  StageControl control;
   int at_best = 0;
   for (int call = 0; call < 500; ++call) {
-    control.observe(achieved[static_cast<std::size_t>(control.stages() - 1)]);
-    at_best += call >= 100 && control.stages() == 3;
+    control.observe(achieved[static_cast<std::size_t>(control.stages - 1)], 7);
+    at_best += call >= 100 && control.stages == 3;
   }
   EXPECT_EQ(at_best, 400);
-  StageControl stuck(2);  // nothing is within 0.2: the better one most of the time
+  StageControl stuck;  // nothing is within 0.2: the better one most of the time
   int at_better = 0;
   for (int call = 0; call < 500; ++call) {
-    stuck.observe(stuck.stages() == 1 ? 1.5 : 3.0);
-    at_better += stuck.stages() == 1;
+    stuck.observe(stuck.stages == 1 ? 1.5 : 3.0, 2);
+    at_better += stuck.stages == 1;
   }
   EXPECT_GE(at_better, 350);
-  StageControl alone(1);
-  for (int call = 0; call < 50; ++call) alone.observe(9);
-  EXPECT_EQ(alone.stages(), 1);
+  StageControl alone{.stages = 1};
+  for (int call = 0; call < 50; ++call) alone.observe(9, 1);
+  EXPECT_EQ(alone.stages, 1);
 }
 
 TEST(Dgc, WarmUpTakesThePapersDensitiesInEqualParts) {

@@ -72,66 +72,57 @@ constexpr double kTolerated = 0.2;   // of |average ratio - 1|
 
 }  // namespace
 
-StageControl::StageControl(int most_stages) : most_stages_(std::max(1, most_stages)) {
-  state_.stages = std::min(state_.stages, most_stages_);
-}
-
-void StageControl::observe(double ratio) {
-  state_.sum += ratio;
-  if (++state_.calls < kWindow) return;
-  const double score = std::abs(state_.sum / kWindow - 1);
-  state_.sum = 0;
-  state_.calls = 0;
-  finish_window(score);
+void StageControl::observe(double ratio, int most_stages) {
+  sum += ratio;
+  if (++calls < kWindow) return;
+  const double score = std::abs(sum / kWindow - 1);
+  sum = 0;
+  calls = 0;
+  finish_window(score, most_stages);
 }
 
 /// The score of the window that ended is judged first as the result of a trial, if it was one. Only
 /// then may it start another.
-void StageControl::finish_window(double score) {
-  const bool was_trial = state_.is_trial != 0;
-  state_.is_trial = 0;
-  if (was_trial && score >= state_.score_before) return fall_back();
-  if (was_trial) state_.failed = 0;
+void StageControl::finish_window(double score, int most_stages) {
+  const bool was_trial = is_trial != 0;
+  is_trial = 0;
+  if (was_trial && score >= score_before) return fall_back();
+  if (was_trial) failed = 0;
   if (score <= kTolerated) return;
-  if (state_.rests_left > 0) {
-    --state_.rests_left;
+  if (rests_left > 0) {
+    --rests_left;
     return;
   }
-  try_neighbour(score);
+  try_neighbour(score, most_stages);
 }
 
 void StageControl::fall_back() {
-  state_.stages -= state_.direction;
-  state_.direction = -state_.direction;
-  if (++state_.failed < 2) return;
-  state_.failed = 0;
-  state_.rests_left = kRest;
+  stages -= direction;
+  direction = -direction;
+  if (++failed < 2) return;
+  failed = 0;
+  rests_left = kRest;
 }
 
-void StageControl::try_neighbour(double score) {
-  const auto is_possible = [&](std::int32_t stages) {
-    return stages >= 1 && stages <= most_stages_;
+void StageControl::try_neighbour(double score, int most_stages) {
+  const auto is_possible = [&](std::int32_t wanted) {
+    return wanted >= 1 && wanted <= most_stages;
   };
-  if (!is_possible(state_.stages + state_.direction)) state_.direction = -state_.direction;
-  if (!is_possible(state_.stages + state_.direction)) return;
-  state_.stages += state_.direction;
-  state_.is_trial = 1;
-  state_.score_before = score;
+  if (!is_possible(stages + direction)) direction = -direction;
+  if (!is_possible(stages + direction)) return;
+  stages += direction;
+  is_trial = 1;
+  score_before = score;
 }
 
 /// Also refuses a trial whose stages before it were out of range, because fall_back() would return
 /// to them.
-bool StageControl::restore(const State& state) {
-  const bool is_sane = state.stages >= 1 && state.stages <= most_stages_ &&
-                       (state.direction == 1 || state.direction == -1) && state.calls >= 0 &&
-                       state.calls < kWindow && std::isfinite(state.sum) &&
-                       std::isfinite(state.score_before) &&
-                       (state.is_trial == 0 || state.is_trial == 1) && state.failed >= 0 &&
-                       state.failed < 2 && state.rests_left >= 0 && state.rests_left <= kRest;
-  const std::int32_t before = state.stages - state.is_trial * state.direction;
-  if (!is_sane || before < 1 || before > most_stages_) return false;
-  state_ = state;
-  return true;
+bool StageControl::is_sane(int most_stages) const {
+  const auto is_possible = [&](std::int32_t n) { return n >= 1 && n <= most_stages; };
+  return is_possible(stages) && (direction == 1 || direction == -1) && calls >= 0 &&
+         calls < kWindow && std::isfinite(sum) && std::isfinite(score_before) &&
+         (is_trial == 0 || is_trial == 1) && failed >= 0 && failed < 2 && rests_left >= 0 &&
+         rests_left <= kRest && is_possible(stages - is_trial * direction);
 }
 
 }  // namespace linerate::compress

@@ -51,36 +51,25 @@ doc::Component without_dense_below(doc::Component component);
 /// turns. This is descent. The published rule takes fewer stages if too much is selected. On heavy
 /// tails that rule runs the wrong way and stays there. If neither neighbour was better the control
 /// rests for some windows, because a trial costs five steps.
-class StageControl {
- public:
-  explicit StageControl(int most_stages);
+struct StageControl {
+  std::int32_t stages = 2;
+  std::int32_t direction = 1;
+  std::int32_t calls = 0;       // of the present window
+  std::int32_t is_trial = 0;    // the present window tries a neighbour
+  std::int32_t failed = 0;      // trials in a row
+  std::int32_t rests_left = 0;  // windows
+  double sum = 0;               // of the present window
+  double score_before = 0;      // of the stages that the trial may fall back to
 
-  int stages() const { return state_.stages; }
   /// Takes in achieved / target of a call.
-  void observe(double ratio);
-
-  /// All there is to save: plain numbers.
-  struct State {
-    std::int32_t stages = 2;
-    std::int32_t direction = 1;
-    std::int32_t calls = 0;       // of the present window
-    std::int32_t is_trial = 0;    // the present window tries a neighbour
-    std::int32_t failed = 0;      // trials in a row
-    std::int32_t rests_left = 0;  // windows
-    double sum = 0;               // of the present window
-    double score_before = 0;      // of the stages that the trial may fall back to
-  };
-  const State& state() const { return state_; }
-  /// Whether the state is one that observe() can reach; takes it in if so.
-  bool restore(const State& state);
+  void observe(double ratio, int most_stages);
+  /// Whether observe() can reach these numbers.
+  bool is_sane(int most_stages) const;
 
  private:
-  void finish_window(double score);
+  void finish_window(double score, int most_stages);
   void fall_back();
-  void try_neighbour(double score);
-
-  std::int32_t most_stages_;
-  State state_;
+  void try_neighbour(double score, int most_stages);
 };
 
 }  // namespace linerate::compress

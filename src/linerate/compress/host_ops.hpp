@@ -161,7 +161,7 @@ struct HostOps {
                                   int halvings);
   /// v, and its magnitudes above a threshold that is fitted to their distribution.
   static Chosen choose_by_fit(const Sending& tensors, Chosen rooms,
-                              const std::vector<Kept<StageControl::State>*>& controls,
+                              const std::vector<Kept<StageControl>*>& controls,
                               const SidcoSettings& settings);
   /// v, and its magnitudes of tau or more. If these are too many, all of the tensor is sent.
   /// Without a tau it is the last step's, or the exact one if the last one picks far too few or too
@@ -183,10 +183,10 @@ struct HostOps {
   static void send_entries(const Sending& tensors, const Chosen& chosen, const EntryFormat& format);
   static Damage average_entries(const Arriving& tensors, const EntryFormat& format);
   /// Payloads: the values of v at drawn places, as one sum over the ranks.
-  static void send_drawn(const Sending& tensors, const std::vector<Drawn*>& places,
-                         const RandomKSettings& settings);
-  static void average_drawn(const Arriving& tensors, const std::vector<Drawn*>& places,
-                            const RandomKSettings& settings);
+  static void send_drawn(const Sending& tensors, const std::vector<Drawn*>& drawn, double density,
+                         Places places);
+  static void average_drawn(const Arriving& tensors, const std::vector<Drawn*>& drawn,
+                            double density);
   /// Payloads: two bits an element, for -tau, 0 and tau.
   static void send(const Sending& tensors, const TwoBitFormat& format);
   static Damage receive(const Arriving& tensors, const TwoBitFormat& format);

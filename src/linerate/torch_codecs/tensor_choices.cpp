@@ -284,27 +284,27 @@ void TensorOps::add_momentum(const Arriving& tensors, const std::vector<KeptValu
 
 /// The host draws, because places follow from the key alone. It copies them from pinned memory of
 /// their own type, because a copy that converts would wait for itself.
-void TensorOps::send_drawn(const Sending& tensors, const std::vector<Drawn*>& places,
-                           const compress::RandomKSettings& settings) {
+void TensorOps::send_drawn(const Sending& tensors, const std::vector<Drawn*>& drawn, double density,
+                           compress::Places places) {
   const std::vector<std::int64_t> k = mapped(tensors.places, [&](const Place& place) {
-    return compress::entries_of(settings.density, place.elements);
+    return compress::entries_of(density, place.elements);
   });
-  const Padded drawn(k, 1);
+  const Padded sizes(k, 1);
   const at::TensorOptions whole = tensors.values.options().dtype(at::kInt);
   const at::Tensor index = at::empty(
-      {drawn.elements}, at::TensorOptions(at::kInt).pinned_memory(!tensors.values.is_cpu()));
+      {sizes.elements}, at::TensorOptions(at::kInt).pinned_memory(!tensors.values.is_cpu()));
   auto* to = index.data_ptr<std::int32_t>();
   for (std::size_t t = 0; t < k.size(); ++t) {
     const auto& [first, n] = tensors.places[t];
-    compress::draw_places(tensors.keys[t].shared, to_index(n), settings.places, to_index(first),
+    compress::draw_places(tensors.keys[t].shared, to_index(n), places, to_index(first),
                           std::span(to, to_index(k[t])));
     to += k[t];
   }
-  *places.front() = index.to(whole, /*non_blocking=*/true).to(at::kLong);
+  *drawn.front() = index.to(whole, /*non_blocking=*/true).to(at::kLong);
   corrected(tensors);
   const bool keeps = tensors.keeps_residual();
   const at::Tensor& v = keeps ? tensors.next : tensors.values;
-  at::Tensor sent = v.index_select(0, *places.front());
+  at::Tensor sent = v.index_select(0, *drawn.front());
   if (!keeps) {
     std::vector<at::Scalar> unbiased;
     for (std::size_t t = 0; t < k.size(); ++t)
@@ -313,18 +313,18 @@ void TensorOps::send_drawn(const Sending& tensors, const std::vector<Drawn*>& pl
     sent = sent * spread(listed(unbiased, sent.options()), k);
   }
   sent = sent + 0.0f;
-  at::_foreach_copy_(viewed(tensors.payloads, at::kFloat), drawn.parts_of(sent));
-  if (keeps) tensors.next.index_fill_(0, *places.front(), 0);
+  at::_foreach_copy_(viewed(tensors.payloads, at::kFloat), sizes.parts_of(sent));
+  if (keeps) tensors.next.index_fill_(0, *drawn.front(), 0);
 }
 
-void TensorOps::average_drawn(const Arriving& tensors, const std::vector<Drawn*>& places,
-                              const compress::RandomKSettings& settings) {
+void TensorOps::average_drawn(const Arriving& tensors, const std::vector<Drawn*>& drawn,
+                              double density) {
   const Values sums = sums_in(tensors, at::kFloat, "randomk", [&](std::size_t t) {
-    return compress::entries_of(settings.density, tensors.places[t].elements);
+    return compress::entries_of(density, tensors.places[t].elements);
   });
   const float share = 1.0f / static_cast<float>(tensors.arrived.front().ranks);
   at::_foreach_zero_(means(tensors));
-  tensors.means.index_copy_(0, *places.front(), at::cat(sums) * share);
+  tensors.means.index_copy_(0, *drawn.front(), at::cat(sums) * share);
 }
 
 namespace {

@@ -147,7 +147,7 @@ struct TensorOps {
   };
   using Drawn = at::Tensor;  // i64: places in the bucket, of all tensors; the first codec's
   using Rooms = std::vector<Picking*>;
-  using Controls = std::vector<compress::Kept<compress::StageControl::State>*>;
+  using Controls = std::vector<compress::Kept<compress::StageControl>*>;
 
   static Chosen choose_largest(const Sending& tensors, const Rooms&,
                                const compress::EntryFormat& format);
@@ -170,10 +170,10 @@ struct TensorOps {
   static void send_entries(const Sending& tensors, const Chosen& chosen,
                            const compress::EntryFormat& format);
   static Damage average_entries(const Arriving& tensors, const compress::EntryFormat& format);
-  static void send_drawn(const Sending& tensors, const std::vector<Drawn*>& places,
-                         const compress::RandomKSettings& settings);
-  static void average_drawn(const Arriving& tensors, const std::vector<Drawn*>& places,
-                            const compress::RandomKSettings& settings);
+  static void send_drawn(const Sending& tensors, const std::vector<Drawn*>& drawn, double density,
+                         compress::Places places);
+  static void average_drawn(const Arriving& tensors, const std::vector<Drawn*>& drawn,
+                            double density);
   static void send(const Sending& tensors, const compress::TwoBitFormat& format);
   static Damage receive(const Arriving& tensors, const compress::TwoBitFormat& format);
 

@@ -37,11 +37,12 @@ struct CodecWith {
 using CodecChoice =
     std::variant<GridFormat, PowerFormat, SignFormat, TwoBitFormat, CodecWith<HalfCodec, DType>,
                  CodecWith<SignSgdCodec, double>, CodecWith<DenseMomentumCodec, DenseMomentum>,
-                 CodecWith<OneBitAdamCodec, OneBitAdamSettings>,
-                 CodecWith<PowerSgdCodec, std::int64_t>, CodecWith<AcpSgdCodec, std::int64_t, int>,
-                 CodecWith<TopKCodec, double>, CodecWith<MsTopKCodec, double, int>,
-                 CodecWith<SidcoCodec, SidcoSettings>, CodecWith<ThresholdCodec, ThresholdSettings>,
-                 CodecWith<DgcCodec, DgcSettings>, CodecWith<RandomKCodec, RandomKSettings>>;
+                 CodecWith<OneBitAdamCodec, double, bool>, CodecWith<PowerSgdCodec, std::int64_t>,
+                 CodecWith<AcpSgdCodec, std::int64_t, int>, CodecWith<TopKCodec, double>,
+                 CodecWith<MsTopKCodec, double, int>, CodecWith<SidcoCodec, SidcoSettings>,
+                 CodecWith<ThresholdCodec, std::optional<float>, double>,
+                 CodecWith<DgcCodec, DgcSettings, std::vector<double>>,
+                 CodecWith<RandomKCodec, double, Places>>;
 
 template <class Ops, template <class> class Of, class... Settings>
 std::unique_ptr<typename Ops::Codec> make_codec(const typename Ops::Making& making,

@@ -123,7 +123,8 @@ std::unique_ptr<const Compressor> make_dgc(doc::OptionReader& options) {
              if (phase < 0 || steady.empty()) return steady;
              return dgc_rounds(shape, densities.at(to_index(phase)));
            },
-       .choice = CodecWith<DgcCodec, DgcSettings>{{settings}},
+       .choice =
+           CodecWith<DgcCodec, DgcSettings, std::vector<double>>{{settings, schedule.densities}},
        .residual = Residual::own,
        .phases = phases,
        .momentum = settings.momentum > 0 ? Momentum::own : Momentum::optimizers,
@@ -191,10 +192,6 @@ void HostOps::add_momentum(const Arriving& tensors, const std::vector<KeptValues
       mean[i] = rule.nesterov ? next[i] + g : next[i];
     }
   }
-}
-
-std::vector<double> dgc_densities(const DgcSettings& settings) {
-  return schedule_of(settings).densities;
 }
 
 std::int64_t dgc_most_entries(double density, std::int64_t elements) {

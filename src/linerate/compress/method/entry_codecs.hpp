@@ -36,7 +36,7 @@ inline constexpr std::size_t kMostPicked = 8;  // 1 / kMostPicked
 /// Most entries that are sent for k wanted.
 constexpr std::int64_t sidco_capacity(std::int64_t k) { return (13 * k + 9) / 10; }
 inline int sidco_most_stages(double density) {
-  return static_cast<int>(std::ceil(std::log(density) / std::log(0.5)));
+  return std::max(1, static_cast<int>(std::ceil(std::log(density) / std::log(0.5))));
 }
 
 /// The bits of the least magnitude above a threshold. The threshold is rounded to f32 first, so
@@ -105,11 +105,11 @@ class SidcoSearch {
 /// selected adjusts the stages of later steps.
 inline std::int64_t sidco_count(const SidcoSettings& settings, std::int64_t k,
                                 std::int64_t selected, std::int64_t wanted,
-                                Kept<StageControl::State>& kept) {
-  StageControl control(sidco_most_stages(settings.density));
-  control.restore(kept.now());
-  control.observe(static_cast<double>(selected) / static_cast<double>(k));
-  kept.next() = control.state();
+                                Kept<StageControl>& kept) {
+  StageControl control = kept.now();
+  control.observe(static_cast<double>(selected) / static_cast<double>(k),
+                  sidco_most_stages(settings.density));
+  kept.next() = control;
   const bool are_few = settings.stages == 0 && 2 * selected < wanted;
   return are_few ? wanted : std::min(selected, sidco_capacity(k));
 }
@@ -176,10 +176,10 @@ class SidcoCodec final : public EntryCodec<Ops> {
       : EntryCodec<Ops>(making, {"sidco", settings.density, most_entries, true}),
         settings_(settings),
         most_stages_(sidco_most_stages(settings.density)),
-        control_(StageControl(most_stages_).state()) {}
+        control_(StageControl{.stages = std::min(2, most_stages_)}) {}
 
   std::vector<StateField> state() override { return {{"stages", Passing::own, control_}}; }
-  bool is_sane() const override { return StageControl(most_stages_).restore(control_.now()); }
+  bool is_sane() const override { return control_.now().is_sane(most_stages_); }
 
  private:
   typename Ops::Chosen chosen(const typename Ops::Sending& tensors) override {
@@ -193,15 +193,15 @@ class SidcoCodec final : public EntryCodec<Ops> {
 
   SidcoSettings settings_;
   int most_stages_;
-  Kept<StageControl::State> control_;
+  Kept<StageControl> control_;
 };
 
 template <class Ops>
 class ThresholdCodec final : public EntryCodec<Ops> {
  public:
-  ThresholdCodec(const typename Ops::Making& making, const ThresholdSettings& settings)
-      : EntryCodec<Ops>(making, {"threshold", settings.density, most_entries, true, true}),
-        fixed_(settings.tau),
+  ThresholdCodec(const typename Ops::Making& making, std::optional<float> tau, double density)
+      : EntryCodec<Ops>(making, {"threshold", density, most_entries, true, true}),
+        fixed_(tau),
         tau_(Ops::kept_zero(making)) {}
 
   std::vector<StateField> state() override { return {Ops::field("tau", Passing::own, tau_)}; }
@@ -227,10 +227,12 @@ class ThresholdCodec final : public EntryCodec<Ops> {
 template <class Ops>
 class DgcCodec final : public EntryCodec<Ops> {
  public:
-  DgcCodec(const typename Ops::Making& making, const DgcSettings& settings)
+  /// `densities`: of phases.
+  DgcCodec(const typename Ops::Making& making, const DgcSettings& settings,
+           const std::vector<double>& densities)
       : EntryCodec<Ops>(making, {"dgc", settings.density, dgc_most_entries, true}),
         settings_(settings),
-        densities_(dgc_densities(settings)),
+        densities_(densities),
         momentum_(Ops::kept_zeros(making, making.shape.elements)),
         accumulated_(Ops::kept_zeros(making, making.shape.elements)) {}
 
@@ -254,7 +256,7 @@ class DgcCodec final : public EntryCodec<Ops> {
   }
 
   DgcSettings settings_;
-  std::vector<double> densities_;                    // of phases
+  std::vector<double> densities_;
   typename Ops::KeptValues momentum_, accumulated_;  // u and r, in gradient units
 };
 
@@ -263,18 +265,19 @@ class DgcCodec final : public EntryCodec<Ops> {
 template <class Ops>
 class RandomKCodec final : public Ops::Codec {
  public:
-  RandomKCodec(const typename Ops::Making& making, const RandomKSettings& settings)
-      : Ops::Codec(making), settings_(settings) {}
+  RandomKCodec(const typename Ops::Making& making, double density, Places places)
+      : Ops::Codec(making), density_(density), places_(places) {}
 
   void encode_all(int, const typename Ops::Sending& tensors) override {
-    Ops::send_drawn(tensors, kept_of(tensors, &RandomKCodec::drawn_), settings_);
+    Ops::send_drawn(tensors, kept_of(tensors, &RandomKCodec::drawn_), density_, places_);
   }
   void decode_all(int, const typename Ops::Arriving& tensors) override {
-    Ops::average_drawn(tensors, kept_of(tensors, &RandomKCodec::drawn_), settings_);
+    Ops::average_drawn(tensors, kept_of(tensors, &RandomKCodec::drawn_), density_);
   }
 
  private:
-  RandomKSettings settings_;
+  double density_;
+  Places places_;
   typename Ops::Drawn drawn_;  // of the step: encode's, used again by decode
 };
 

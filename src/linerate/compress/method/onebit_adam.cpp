@@ -18,37 +18,33 @@
 namespace linerate::compress {
 namespace {
 
-constexpr std::string_view kOnebitAdam = "onebit-adam";
-
 /// In the dense phase there is a round too, because the codec must see the mean to follow the
 /// momentum.
-BuiltInMethod onebit_adam(const OneBitAdamSettings& settings) {
+BuiltInMethod onebit_adam(double beta, std::int64_t dense_steps) {
   const auto steady =
       one_round([](std::int64_t n) { return gathered(bytes_of(onebit_adam_format(), n)); });
   return {.rounds = [=](const Shape& shape, int phase) -> std::vector<Round> {
-            const bool is_dense = settings.freeze_step > 0 && phase == 0;
+            const bool is_dense = dense_steps > 0 && phase == 0;
             if (!is_dense || steady(shape, phase).empty()) return steady(shape, phase);
             return {{Combine::sum, DType::f32, 4 * shape.elements}};
           },
-          .choice = CodecWith<OneBitAdamCodec, OneBitAdamSettings>{{settings}},
-          .phases = {.warm_up = dense_warm_up(settings.freeze_step)},
+          .choice = CodecWith<OneBitAdamCodec, double, bool>{{beta, dense_steps > 0}},
+          .phases = {.warm_up = dense_warm_up(dense_steps)},
           .momentum = Momentum::adams,
           .is_two_phase = true,
-          .of_means = [] { return onebit_adam({.beta = 0}); },
+          .of_means = [] { return onebit_adam(0, 0); },
           .remembered_bytes = [](const Shape& shape) { return 4 * shape.elements; }};
 }
 
 std::unique_ptr<const Compressor> make_onebit_adam(doc::OptionReader& options) {
-  OneBitAdamSettings settings;
-  settings.beta = read_momentum(options, "beta", settings.beta);
-  settings.freeze_step = read_warm_up(options, "freeze_step");
-  return built_in(onebit_adam(settings));
+  const double beta = read_momentum(options, "beta", 0.9);
+  return built_in(onebit_adam(beta, read_warm_up(options, "freeze_step")));
 }
 
 }  // namespace
 
 SignFormat onebit_adam_format() {
-  return {std::string(kOnebitAdam), LevelRule::root_mean_square, 0};
+  return {"onebit-adam", LevelRule::root_mean_square, 0};
 }
 
 CompressorLine compressor_onebit_adam() {

@@ -18,26 +18,25 @@ namespace {
 /// Unbiased if no residual is kept.
 std::unique_ptr<const Compressor> make_randomk(doc::OptionReader& options) {
   const double density = read_density(options);
-  const RandomKSettings settings{
-      density, static_cast<Places>(options.choice("places", {"scattered", "block"}))};
+  const auto places = static_cast<Places>(options.choice("places", {"scattered", "block"}));
   return built_in({.rounds = one_round([density](std::int64_t n) {
                      return Round{Combine::sum, DType::f32, 4 * entries_of(density, n)};
                    }),
-                   .choice = CodecWith<RandomKCodec, RandomKSettings>{{settings}},
+                   .choice = CodecWith<RandomKCodec, double, Places>{{density, places}},
                    .residual = Residual::optional,
                    .is_unbiased = true});
 }
 
 }  // namespace
 
-void HostOps::send_drawn(const Sending& tensors, const std::vector<Drawn*>& places,
-                         const RandomKSettings& settings) {
-  for (std::size_t t = 0; t < places.size(); ++t) {
+void HostOps::send_drawn(const Sending& tensors, const std::vector<Drawn*>& drawn, double density,
+                         Places places) {
+  for (std::size_t t = 0; t < drawn.size(); ++t) {
     auto& [input, payload, sent] = tensors.items[t];
     const auto n = static_cast<std::int64_t>(input.gradient.size());
-    HostOps::Drawn& indices = *places[t];
-    indices.resize(to_index(entries_of(settings.density, n)));
-    draw_places(input.keys.shared, to_index(n), settings.places, 0, std::span(indices));
+    HostOps::Drawn& indices = *drawn[t];
+    indices.resize(to_index(entries_of(density, n)));
+    draw_places(input.keys.shared, to_index(n), places, 0, std::span(indices));
     add_residual(input);
     const std::span<const float> v = corrected(input);
     const double unbiased = static_cast<double>(n) / static_cast<double>(indices.size());
@@ -50,11 +49,10 @@ void HostOps::send_drawn(const Sending& tensors, const std::vector<Drawn*>& plac
   }
 }
 
-void HostOps::average_drawn(const Arriving& tensors, const std::vector<Drawn*>& places,
-                            const RandomKSettings&) {
-  for (std::size_t t = 0; t < places.size(); ++t) {
+void HostOps::average_drawn(const Arriving& tensors, const std::vector<Drawn*>& drawn, double) {
+  for (std::size_t t = 0; t < drawn.size(); ++t) {
     const auto& [arrived, mean] = tensors.items[t];
-    const HostOps::Drawn& indices = *places[t];
+    const HostOps::Drawn& indices = *drawn[t];
     check_sum(arrived, 4 * indices.size(), "randomk");
     const float share = 1.0f / static_cast<float>(arrived.ranks);
     std::fill(mean.begin(), mean.end(), 0.0f);

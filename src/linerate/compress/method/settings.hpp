@@ -18,22 +18,6 @@
 
 namespace linerate::compress {
 
-struct OneBitAdamSettings {
-  double beta = 0.9;
-  std::int64_t freeze_step = 0;  // dense steps before, of the phase 0
-};
-
-struct RandomKSettings {
-  double density = 0.01;
-  Places places = Places::scattered;
-};
-
-enum class ThresholdForm : std::uint8_t { value, two_bit };
-struct ThresholdSettings {
-  ThresholdForm form = ThresholdForm::value;
-  std::optional<float> tau = std::nullopt;  // absent: the density's
-  double density = 0.01;
-};
 /// In threshold's payload, in place of the count: all values follow. No tensor has so many entries.
 inline constexpr std::uint32_t kAllValues = 0xffffffff;
 /// The exponent of threshold's rule tau <- tau (selected / k)^this. On the tail of a Gaussian one
@@ -59,8 +43,6 @@ struct DgcSettings {
   std::optional<double> clip = std::nullopt;
   std::int64_t warm_up = 0;  // steps
 };
-/// The densities of dgc's phases, the steady one last.
-std::vector<double> dgc_densities(const DgcSettings& settings);
 /// dgc's K = ceil(density n).
 std::int64_t dgc_most_entries(double density, std::int64_t elements);
 /// The stride of dgc's sample: it takes one of every so many elements. The sample has at least 1 %

@@ -21,7 +21,7 @@ namespace {
 class FittedSelection {
  public:
   FittedSelection(const Input& input, const SidcoSettings& settings, HostOps::Picking& room,
-                  Kept<StageControl::State>& control)
+                  Kept<StageControl>& control)
       : settings_(settings),
         k_(to_index(
             entries_of(settings.density, static_cast<std::int64_t>(input.gradient.size())))),
@@ -127,7 +127,7 @@ class FittedSelection {
 
   const SidcoSettings& settings_;
   std::size_t k_, capacity_;
-  Kept<StageControl::State>& control_;
+  Kept<StageControl>& control_;
   std::vector<float>& sample_;
   // Counts and moments, of the sample if there is one.
   std::uint64_t positive_ = 0;
@@ -154,7 +154,7 @@ std::unique_ptr<const Compressor> make_sidco(doc::OptionReader& options) {
 }  // namespace
 
 HostOps::Chosen HostOps::choose_by_fit(const Sending& tensors, Chosen rooms,
-                                       const std::vector<Kept<StageControl::State>*>& controls,
+                                       const std::vector<Kept<StageControl>*>& controls,
                                        const SidcoSettings& settings) {
   for (std::size_t t = 0; t < rooms.size(); ++t)
     FittedSelection(tensors.items[t].input, settings, *rooms[t], *controls[t]);

@@ -68,24 +68,25 @@ class DenseMomentumCodec final : public Ops::Codec {
 template <class Ops>
 class OneBitAdamCodec final : public Ops::Codec {
  public:
-  OneBitAdamCodec(const typename Ops::Making& making, const OneBitAdamSettings& settings)
+  OneBitAdamCodec(const typename Ops::Making& making, double beta, bool begins_dense)
       : Ops::Codec(making),
-        settings_(settings),
+        beta_(beta),
+        begins_dense_(begins_dense),
         format_(onebit_adam_format()),
         momentum_(Ops::kept_zeros(making, making.shape.elements)) {}
 
   /// In the dense phase the residual that another method may have left is sent as well.
   void encode_all(int, const typename Ops::Sending& tensors) override {
-    is_dense_ = settings_.freeze_step > 0 && tensors.phase_of_step() == 0;
+    is_dense_ = begins_dense_ && tensors.phase_of_step() == 0;
     if (is_dense_) return Ops::send_values(tensors);
     const auto own = Ops::averaged(kept(tensors), kept_of(tensors, &OneBitAdamCodec::room_),
-                                   Ops::gradients(tensors), settings_.beta);
+                                   Ops::gradients(tensors), beta_);
     Ops::send_scaled_signs(tensors, own, format_);
   }
   void decode_all(int, const typename Ops::Arriving& tensors) override {
     if (is_dense_) {
       this->note_damage(Ops::read_finite_means(tensors, format_.method));
-      Ops::average(kept(tensors), Ops::means(tensors), settings_.beta);
+      Ops::average(kept(tensors), Ops::means(tensors), beta_);
     } else {
       this->note_damage(Ops::receive(tensors, format_));
       Ops::keep(kept(tensors), Ops::means(tensors));
@@ -99,7 +100,8 @@ class OneBitAdamCodec final : public Ops::Codec {
  private:
   auto kept(const auto& tensors) { return kept_of(tensors, &OneBitAdamCodec::momentum_); }
 
-  OneBitAdamSettings settings_;
+  double beta_;
+  bool begins_dense_;  // phase 0 does
   SignFormat format_;
   bool is_dense_ = false;  // in the step at hand
   typename Ops::KeptValues momentum_;

@@ -61,34 +61,31 @@ std::optional<float> read_tau(doc::OptionReader& options) {
   return narrow;
 }
 
-ThresholdSettings read_threshold(doc::OptionReader& options) {
-  const auto tau = read_tau(options);
-  const auto form = static_cast<ThresholdForm>(options.choice("form", {"value", "two-bit"}));
-  if (form == ThresholdForm::two_bit && !tau)
-    options.fail("form", "two-bit: expected tau=, which all ranks decode with, found none");
-  return {form, tau, read_density(options)};
-}
-
 /// The bound of entries is that of a dense step. A tensor too small for one entry never gains. A
 /// given tau says nothing about how much is above it.
-Round threshold_round(const ThresholdSettings& settings, std::int64_t n) {
+std::vector<Round> threshold_rounds(bool has_tau, double density, std::int64_t n) {
+  if (kCountBytes + kEntryBytes >= 4 * n) return {};
   const std::int64_t bytes = kCountBytes + 4 * n;
-  const std::int64_t as_a_rule =
-      settings.tau ? 0 : kCountBytes + kEntryBytes * entries_of(settings.density, n);
-  return {Combine::gather, DType::u8, bytes, true, std::min(as_a_rule, bytes)};
+  const std::int64_t as_a_rule = has_tau ? 0 : kCountBytes + kEntryBytes * entries_of(density, n);
+  return {{Combine::gather, DType::u8, bytes, true, std::min(as_a_rule, bytes)}};
 }
 
 std::unique_ptr<const Compressor> make_threshold(doc::OptionReader& options) {
-  const ThresholdSettings settings = read_threshold(options);
-  if (settings.form == ThresholdForm::two_bit)
+  const std::optional<float> tau = read_tau(options);
+  const bool is_two_bit = options.choice("form", {"value", "two-bit"}) == 1;
+  if (is_two_bit && !tau)
+    options.fail("form", "two-bit: expected tau=, which all ranks decode with, found none");
+  const double density = read_density(options);
+  if (is_two_bit)
     return built_in(
         {.rounds = one_round([](std::int64_t n) { return gathered(two_bit_bytes(n)); }),
-         .choice = TwoBitFormat{*settings.tau}});
-  return built_in({.rounds = [=](const Shape& shape, int) -> std::vector<Round> {
-                     if (kCountBytes + kEntryBytes >= 4 * shape.elements) return {};
-                     return {threshold_round(settings, shape.elements)};
-                   },
-                   .choice = CodecWith<ThresholdCodec, ThresholdSettings>{{settings}}});
+         .choice = TwoBitFormat{*tau}});
+  const auto rounds = [=](const Shape& shape, int) {
+    return threshold_rounds(tau.has_value(), density, shape.elements);
+  };
+  return built_in(
+      {.rounds = rounds,
+       .choice = CodecWith<ThresholdCodec, std::optional<float>, double>{{tau, density}}});
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // change of the number of ranks use this. A residual is the one form that each method can go on
 // with.
 #include <algorithm>
-#include <functional>
 
 #include "linerate/compress/two_phase.hpp"
 #include "linerate/core/error.hpp"
@@ -145,32 +144,22 @@ class Redistribution {
     return owes ? mean_of(ranks, to_index(own_.elements)) : Floats();
   }
 
-  /// A field of the codec of a whole tensor, for this rank; `of` finds it in a saved rank's state.
-  /// A momentum is the mean over the ranks that have it. For a field that is owed, the ranks that
-  /// lack it count as zeros, because they owe nothing.
-  SavedField passed(
-      const SavedField& own,
-      const std::function<const SavedField*(const CompressedTensorState&)>& of) const {
-    if (!is_mean(own.passing)) return own;
-    std::vector<Floats> ranks;
-    for (const CompressedTensorState* s : saved_) {
-      const SavedField* field = of(*s);
-      if (field && field->bytes.size() == own.bytes.size())
-        ranks.push_back(floats_in(field->bytes));
-      else if (own.passing == Passing::owed)
-        ranks.emplace_back();
-    }
-    SavedField mean = own;
-    mean.bytes = bytes_of(mean_of(ranks, own.bytes.size() / sizeof(float)));
-    return mean;
-  }
-
+  /// The fields of the codec of a whole tensor, for this rank. A momentum is the mean over the ranks
+  /// that have it. For a field that is owed, the ranks that lack it count as zeros, because they owe
+  /// nothing.
   SavedState codec() const {
-    SavedState fields;
-    for (std::size_t f = 0; f < own_.codec.size(); ++f)
-      fields.push_back(passed(own_.codec[f], [f](const CompressedTensorState& s) {
-        return f < s.codec.size() ? &s.codec[f] : nullptr;
-      }));
+    SavedState fields = own_.codec;
+    for (std::size_t f = 0; f < fields.size(); ++f) {
+      SavedField& own = fields[f];
+      if (!is_mean(own.passing)) continue;
+      std::vector<Floats> ranks;
+      for (const CompressedTensorState* s : saved_)
+        if (f < s->codec.size() && s->codec[f].bytes.size() == own.bytes.size())
+          ranks.push_back(floats_in(s->codec[f].bytes));
+        else if (own.passing == Passing::owed)
+          ranks.emplace_back();
+      own.bytes = bytes_of(mean_of(ranks, own.bytes.size() / sizeof(float)));
+    }
     return fields;
   }
 

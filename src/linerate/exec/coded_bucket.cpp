@@ -102,6 +102,7 @@ std::shared_ptr<const compress::Compressor> BucketCodings::compressor_of(
 
 CodingOfBucket BucketCodings::make(const TaskGraph& graph, const doc::Task& task) {
   CodingOfBucket bucket;
+  bucket.graph = &graph;
   bucket.bucket = task.first;
   bucket.step = compress::CodingStep::of(plan_->operations[to_index(task.operation)]);
   bucket.step.round = 0;

@@ -81,18 +81,18 @@ compress::CompressionState Compression::save() const {
   return buckets_.save();
 }
 
-std::span<float> Compression::values_of(const TaskGraph& graph, std::int32_t bucket) {
-  const comm::Buffer b = payloads_.buffer(graph, bucket);
+std::span<float> Compression::values_of(const CodedBucket& bucket, std::int32_t payload) {
+  const comm::Buffer b = payloads_.buffer(*bucket.graph, payload);
   return {static_cast<float*>(b.data), to_index(b.count.value)};
 }
 
-std::span<std::byte> Compression::bytes_of(const TaskGraph& graph, std::int32_t payload) {
-  const comm::Buffer b = payloads_.buffer(graph, payload);
+std::span<std::byte> Compression::bytes_of(const CodedBucket& bucket, std::int32_t payload) {
+  const comm::Buffer b = payloads_.buffer(*bucket.graph, payload);
   return {static_cast<std::byte*>(b.data), to_index(b.count.value * size_of(b.dtype))};
 }
 
-std::span<std::int64_t> Compression::counts_of(const TaskGraph& graph, const CodedBucket& bucket) {
-  const comm::Buffer b = payloads_.buffer(graph, bucket.counts);
+std::span<std::int64_t> Compression::counts_of(const CodedBucket& bucket) {
+  const comm::Buffer b = payloads_.buffer(*bucket.graph, bucket.counts);
   return {static_cast<std::int64_t*>(b.data), to_index(b.count.value)};
 }
 
@@ -130,9 +130,9 @@ compress::HostOps::Arrays Compression::arrays_of(const CodedBucket& bucket,
 }
 
 /// The bytes of its room that a part does not use are set to zero, so they add nothing to the sum.
-void Compression::encode_sum(const TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+void Compression::encode_sum(CodedBucket& bucket, std::size_t round,
                              const std::span<float>& values) {
-  const std::span<std::byte> payload = bytes_of(graph, bucket.payloads[round]);
+  const std::span<std::byte> payload = bytes_of(bucket, bucket.payloads[round]);
   bucket.for_each_coded([&](compress::CodedTensor& tensor, const BucketPart& part) {
     const auto bytes = payload.subspan(to_index(part.offset[round]), to_index(part.bytes[round]));
     const std::size_t sent = tensor.encode(static_cast<int>(round), values_of_part(values, part),
@@ -144,9 +144,8 @@ void Compression::encode_sum(const TaskGraph& graph, CodedBucket& bucket, std::s
 
 /// Writes this rank's parts one after the other to its own block. If sizes depend on values
 /// (`has_size`), each part begins with its size.
-void Compression::encode_gathered(const TaskGraph& graph, CodedBucket& bucket,
-                                  const std::span<float>& values) {
-  const std::span<std::byte> payload = bytes_of(graph, bucket.payloads.front());
+void Compression::encode_gathered(CodedBucket& bucket, const std::span<float>& values) {
+  const std::span<std::byte> payload = bytes_of(bucket, bucket.payloads.front());
   const std::size_t room = payload.size() / to_index(ranks_);
   const std::span<std::byte> own = payload.subspan(to_index(rank_) * room, room);
   const bool has_size = bucket.layout.rounds.front().is_bound;
@@ -158,14 +157,14 @@ void Compression::encode_gathered(const TaskGraph& graph, CodedBucket& bucket,
     });
   });
   if (bucket.counts >= 0)
-    counts_of(graph, bucket)[to_index(rank_)] = static_cast<std::int64_t>(sent);
+    counts_of(bucket)[to_index(rank_)] = static_cast<std::int64_t>(sent);
   else  // what was there before goes nowhere
     compress::zero_from(own, sent);
 }
 
-void Compression::decode_sum(const TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+void Compression::decode_sum(CodedBucket& bucket, std::size_t round,
                              const std::span<float>& values) {
-  const std::span<const std::byte> payload = bytes_of(graph, bucket.payloads[round]);
+  const std::span<const std::byte> payload = bytes_of(bucket, bucket.payloads[round]);
   bucket.for_each_coded([&](compress::CodedTensor& tensor, const BucketPart& part) {
     const std::size_t size =
         bucket.layout.rounds[round].is_bound ? tensor.sent_bytes() : to_index(part.bytes[round]);
@@ -178,15 +177,14 @@ void Compression::decode_sum(const TaskGraph& graph, CodedBucket& bucket, std::s
 /// Finds each rank's block: at equal distances, or one after the other if ranks told each other
 /// sizes. Then it decodes tensor by tensor, each from the parts of all ranks. All blocks list their
 /// parts in the same order, so one cursor a block is enough.
-void Compression::decode_gathered(const TaskGraph& graph, CodedBucket& bucket,
-                                  const std::span<float>& values) {
-  const std::span<const std::byte> payload = bytes_of(graph, bucket.payloads.back());
+void Compression::decode_gathered(CodedBucket& bucket, const std::span<float>& values) {
+  const std::span<const std::byte> payload = bytes_of(bucket, bucket.payloads.back());
   const bool has_size = bucket.layout.rounds.front().is_bound;
   const auto ranks = to_index(ranks_);
   std::vector<std::span<const std::byte>> blocks;
   for (std::size_t r = 0, begin = 0; r < ranks; ++r) {
     const std::size_t bytes =
-        bucket.counts < 0 ? payload.size() / ranks : to_index(counts_of(graph, bucket)[r]);
+        bucket.counts < 0 ? payload.size() / ranks : to_index(counts_of(bucket)[r]);
     blocks.push_back(payload.subspan(begin, bytes));
     begin += bytes;
   }

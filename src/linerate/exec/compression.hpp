@@ -131,13 +131,13 @@ class CompressionOver : public StepCompression {
 
   void run(const doc::TaskGraph& graph, const doc::Task& task) override {
     CodedBucket& bucket = buckets_.of(graph, task);
-    const Numbers values = values_of(graph, task.first);
+    const Numbers values = values_of(bucket, task.first);
     if (task.kind == doc::TaskKind::decode)
-      decode(graph, bucket, values);
+      decode(bucket, values);
     else if (const int round = buckets_.round_of(task); round == 0)
-      encode(graph, bucket, values);
+      encode(bucket, values);
     else
-      encode_round(graph, bucket, to_index(round), values);
+      encode_round(bucket, to_index(round), values);
   }
 
  protected:
@@ -153,8 +153,8 @@ class CompressionOver : public StepCompression {
   }
 
   // The memory of payloads: values of a bucket or of what travels dense, and bytes of any.
-  virtual Numbers values_of(const doc::TaskGraph& graph, std::int32_t payload) = 0;
-  virtual Bytes bytes_of(const doc::TaskGraph& graph, std::int32_t payload) = 0;
+  virtual Numbers values_of(const CodedBucket& bucket, std::int32_t payload) = 0;
+  virtual Bytes bytes_of(const CodedBucket& bucket, std::int32_t payload) = 0;
   virtual void copy(const std::vector<Numbers>& to, const std::vector<Numbers>& from) = 0;
   virtual void multiply(const std::vector<Numbers>& values, float by) = 0;
 
@@ -166,14 +166,10 @@ class CompressionOver : public StepCompression {
   virtual void note_damage(const CodedBucket&, const typename Ops::Damage&) {}
   // Payloads of one round of sums, or of the only round if it is gathered. No `values`: a round of
   // sums before the last one, whose result the codecs keep.
-  virtual void encode_sum(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
-                          const Numbers& values) = 0;
-  virtual void encode_gathered(const doc::TaskGraph& graph, CodedBucket& bucket,
-                               const Numbers& values) = 0;
-  virtual void decode_sum(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
-                          const Numbers& values) = 0;
-  virtual void decode_gathered(const doc::TaskGraph& graph, CodedBucket& bucket,
-                               const Numbers& values) = 0;
+  virtual void encode_sum(CodedBucket& bucket, std::size_t round, const Numbers& values) = 0;
+  virtual void encode_gathered(CodedBucket& bucket, const Numbers& values) = 0;
+  virtual void decode_sum(CodedBucket& bucket, std::size_t round, const Numbers& values) = 0;
+  virtual void decode_gathered(CodedBucket& bucket, const Numbers& values) = 0;
 
   int rank_, ranks_;
   std::uint64_t seed_;
@@ -184,39 +180,38 @@ class CompressionOver : public StepCompression {
   mutable std::optional<std::set<std::string>> counted_;
 
  private:
-  void encode(const doc::TaskGraph& graph, CodedBucket& bucket, const Numbers& values) {
+  void encode(CodedBucket& bucket, const Numbers& values) {
     begin_tensors(bucket, values);
     if (bucket.step.two_phase)
       two_phase_exchange_of<Ops>(bucket).encode(
-          arrays_of(bucket, values), bytes_of(graph, bucket.payloads.front()), bucket.step.phase);
+          arrays_of(bucket, values), bytes_of(bucket, bucket.payloads.front()), bucket.step.phase);
     else if (bucket.layout.rounds.front().combine == compress::Combine::sum)
-      encode_sum(graph, bucket, 0, values);
+      encode_sum(bucket, 0, values);
     else
-      encode_gathered(graph, bucket, values);
-    const DenseParts dense = dense_parts(graph, bucket, values);
+      encode_gathered(bucket, values);
+    const DenseParts dense = dense_parts(bucket, values);
     if (!dense.values.empty()) copy(dense.sent, dense.values);
   }
 
   /// Reads what came back from the last round, then encodes this one.
-  void encode_round(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
-                    const Numbers& values) {
+  void encode_round(CodedBucket& bucket, std::size_t round, const Numbers& values) {
     if (bucket.has_owners())
       return note_damage(bucket, two_phase_exchange_of<Ops>(bucket).reduce(
-                                     bytes_of(graph, bucket.payloads[1]),
-                                     bytes_of(graph, bucket.payloads[2])));
-    decode_sum(graph, bucket, round - 1, {});
-    encode_sum(graph, bucket, round, values);
+                                     bytes_of(bucket, bucket.payloads[1]),
+                                     bytes_of(bucket, bucket.payloads[2])));
+    decode_sum(bucket, round - 1, {});
+    encode_sum(bucket, round, values);
   }
 
-  void decode(const doc::TaskGraph& graph, CodedBucket& bucket, const Numbers& values) {
+  void decode(CodedBucket& bucket, const Numbers& values) {
     if (bucket.step.two_phase)
       note_damage(bucket, two_phase_exchange_of<Ops>(bucket).finish(
-                              bytes_of(graph, bucket.payloads.back()), arrays_of(bucket, values)));
+                              bytes_of(bucket, bucket.payloads.back()), arrays_of(bucket, values)));
     else if (bucket.layout.rounds.back().combine == compress::Combine::sum)
-      decode_sum(graph, bucket, bucket.layout.rounds.size() - 1, values);
+      decode_sum(bucket, bucket.layout.rounds.size() - 1, values);
     else
-      decode_gathered(graph, bucket, values);
-    if (const DenseParts dense = dense_parts(graph, bucket, values); !dense.values.empty()) {
+      decode_gathered(bucket, values);
+    if (const DenseParts dense = dense_parts(bucket, values); !dense.values.empty()) {
       copy(dense.values, dense.sent);
       multiply(dense.values, 1.0f / static_cast<float>(ranks_));
     }
@@ -228,12 +223,11 @@ class CompressionOver : public StepCompression {
   struct DenseParts {
     std::vector<Numbers> values, sent;
   };
-  DenseParts dense_parts(const doc::TaskGraph& graph, const CodedBucket& bucket,
-                         const Numbers& values) {
+  DenseParts dense_parts(const CodedBucket& bucket, const Numbers& values) {
     DenseParts parts;
     if (bucket.layout.dense_elements == 0) return parts;
     const bool rides = bucket.dense < 0;
-    const Numbers sums = values_of(graph, rides ? bucket.payloads.front() : bucket.dense);
+    const Numbers sums = values_of(bucket, rides ? bucket.payloads.front() : bucket.dense);
     const std::int64_t begin = rides ? bucket.layout.dense_begin : 0;
     for (const compress::BucketPart& part : bucket.layout.parts) {
       if (part.is_coded()) continue;
@@ -277,23 +271,21 @@ class Compression final
 
  private:
   void settle() const;
-  std::span<float> values_of(const doc::TaskGraph& graph, std::int32_t bucket) override;
-  std::span<std::byte> bytes_of(const doc::TaskGraph& graph, std::int32_t payload) override;
-  std::span<std::int64_t> counts_of(const doc::TaskGraph& graph, const CodedBucket& bucket);
+  std::span<float> values_of(const CodedBucket& bucket, std::int32_t payload) override;
+  std::span<std::byte> bytes_of(const CodedBucket& bucket, std::int32_t payload) override;
+  std::span<std::int64_t> counts_of(const CodedBucket& bucket);
   void copy(const std::vector<std::span<float>>& to,
             const std::vector<std::span<float>>& from) override;
   void multiply(const std::vector<std::span<float>>& values, float by) override;
   void begin_tensors(CodedBucket& bucket, const std::span<float>& values) override;
   compress::HostOps::Arrays arrays_of(const CodedBucket& bucket,
                                       const std::span<float>& values) const override;
-  void encode_sum(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+  void encode_sum(CodedBucket& bucket, std::size_t round,
                   const std::span<float>& values) override;
-  void encode_gathered(const doc::TaskGraph& graph, CodedBucket& bucket,
-                       const std::span<float>& values) override;
-  void decode_sum(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+  void encode_gathered(CodedBucket& bucket, const std::span<float>& values) override;
+  void decode_sum(CodedBucket& bucket, std::size_t round,
                   const std::span<float>& values) override;
-  void decode_gathered(const doc::TaskGraph& graph, CodedBucket& bucket,
-                       const std::span<float>& values) override;
+  void decode_gathered(CodedBucket& bucket, const std::span<float>& values) override;
 
   Payloads& payloads_;
   bool infinite_ = false;

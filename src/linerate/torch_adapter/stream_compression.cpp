@@ -180,10 +180,10 @@ void StreamCompression::keep_residuals(const at::Tensor& none) {
   }
 }
 
-at::Tensor StreamCompression::values_of(const TaskGraph&, std::int32_t payload) {
+at::Tensor StreamCompression::values_of(const CodedBucket&, std::int32_t payload) {
   return memory_.values(payload);
 }
-at::Tensor StreamCompression::bytes_of(const TaskGraph&, std::int32_t payload) {
+at::Tensor StreamCompression::bytes_of(const CodedBucket&, std::int32_t payload) {
   return memory_.values(payload).view(at::kByte);
 }
 void StreamCompression::copy(const std::vector<at::Tensor>& to,
@@ -199,9 +199,9 @@ TensorOps::Arrays StreamCompression::arrays_of(const CodedBucket& bucket,
   return {values, homes_.at(bucket.names).next};
 }
 
-/// A rank's block of a payload that is gathered.
-at::Tensor StreamCompression::block_of(const TaskGraph& graph, std::int32_t payload, int rank) {
-  const at::Tensor bytes = bytes_of(graph, payload);
+/// A rank's block of the payload that is gathered.
+at::Tensor StreamCompression::block_of(const CodedBucket& bucket, int rank) {
+  const at::Tensor bytes = bytes_of(bucket, bucket.payloads.front());
   const std::int64_t block = bytes.numel() / ranks_;
   return bytes.narrow(0, rank * block, block);
 }
@@ -269,10 +269,10 @@ TensorOps::Codec& StreamCompression::encode_all(CodedBucket& bucket, std::size_t
   return first;
 }
 
-void StreamCompression::encode_sum(const TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+void StreamCompression::encode_sum(CodedBucket& bucket, std::size_t round,
                                    const at::Tensor& values) {
   const TensorOps::Codec& codec =
-      encode_all(bucket, round, parts_in(bucket, round, bytes_of(graph, bucket.payloads[round])),
+      encode_all(bucket, round, parts_in(bucket, round, bytes_of(bucket, bucket.payloads[round])),
                  nullptr, values);
   if (const at::Tensor& overflowed = codec.any_beyond(); overflowed.defined())
     usable_.select(0, bucket.bucket).logical_and_(overflowed.logical_not());
@@ -281,9 +281,8 @@ void StreamCompression::encode_sum(const TaskGraph& graph, CodedBucket& bucket, 
 /// If a part's size depends on values, the parts are first encoded into rooms of the most bytes.
 /// write_parts() then packs them one after the other into this rank's block, each after its size,
 /// all on the device.
-void StreamCompression::encode_gathered(const TaskGraph& graph, CodedBucket& bucket,
-                                        const at::Tensor& values) {
-  const at::Tensor own = block_of(graph, bucket.payloads.front(), rank_);
+void StreamCompression::encode_gathered(CodedBucket& bucket, const at::Tensor& values) {
+  const at::Tensor own = block_of(bucket, rank_);
   if (!bucket.layout.rounds.front().is_bound) {
     encode_all(bucket, 0, parts_in(bucket, 0, own), nullptr, values);
     return;
@@ -317,20 +316,19 @@ std::vector<StreamCompression::Arrived> StreamCompression::arrived_in(
   return arrived;
 }
 
-void StreamCompression::decode_sum(const TaskGraph& graph, CodedBucket& bucket, std::size_t round,
+void StreamCompression::decode_sum(CodedBucket& bucket, std::size_t round,
                                    const at::Tensor& values) {
-  decode_all(bucket, round, arrived_in(bucket, round, {bytes_of(graph, bucket.payloads[round])}),
+  decode_all(bucket, round, arrived_in(bucket, round, {bytes_of(bucket, bucket.payloads[round])}),
              nullptr, values);
 }
 
-void StreamCompression::decode_gathered(const TaskGraph& graph, CodedBucket& bucket,
-                                        const at::Tensor& values) {
+void StreamCompression::decode_gathered(CodedBucket& bucket, const at::Tensor& values) {
   if (bucket.layout.rounds.front().is_bound) {
-    TensorOps::Block block{bytes_of(graph, bucket.payloads.front()).view({ranks_, -1})};
+    TensorOps::Block block{bytes_of(bucket, bucket.payloads.front()).view({ranks_, -1})};
     return decode_all(bucket, 0, {}, &block, values);
   }
   std::vector<at::Tensor> blocks;
-  for (int r = 0; r < ranks_; ++r) blocks.push_back(block_of(graph, bucket.payloads.front(), r));
+  for (int r = 0; r < ranks_; ++r) blocks.push_back(block_of(bucket, r));
   decode_all(bucket, 0, arrived_in(bucket, 0, blocks), nullptr, values);
 }
 

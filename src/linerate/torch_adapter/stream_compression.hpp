@@ -87,8 +87,8 @@ class StreamCompression final
     bool is_touched = false;  // by this step
   };
   Home& home_of(const CodedBucket& bucket, const at::Tensor& values);
-  at::Tensor values_of(const doc::TaskGraph& graph, std::int32_t payload) override;
-  at::Tensor bytes_of(const doc::TaskGraph& graph, std::int32_t payload) override;
+  at::Tensor values_of(const CodedBucket& bucket, std::int32_t payload) override;
+  at::Tensor bytes_of(const CodedBucket& bucket, std::int32_t payload) override;
   void copy(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from) override;
   void multiply(const std::vector<at::Tensor>& values, float by) override;
   torch_codecs::TensorOps::Arrays arrays_of(const CodedBucket& bucket,
@@ -108,15 +108,11 @@ class StreamCompression final
                                              const at::Tensor& values);
   void decode_all(CodedBucket& bucket, std::size_t round, std::vector<Arrived> arrived,
                   torch_codecs::TensorOps::Block* block, const at::Tensor& values);
-  void encode_sum(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
-                  const at::Tensor& values) override;
-  void encode_gathered(const doc::TaskGraph& graph, CodedBucket& bucket,
-                       const at::Tensor& values) override;
-  void decode_sum(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
-                  const at::Tensor& values) override;
-  void decode_gathered(const doc::TaskGraph& graph, CodedBucket& bucket,
-                       const at::Tensor& values) override;
-  at::Tensor block_of(const doc::TaskGraph& graph, std::int32_t payload, int rank);
+  void encode_sum(CodedBucket& bucket, std::size_t round, const at::Tensor& values) override;
+  void encode_gathered(CodedBucket& bucket, const at::Tensor& values) override;
+  void decode_sum(CodedBucket& bucket, std::size_t round, const at::Tensor& values) override;
+  void decode_gathered(CodedBucket& bucket, const at::Tensor& values) override;
+  at::Tensor block_of(const CodedBucket& bucket, int rank);
   void note_damage(const CodedBucket& bucket, const at::Tensor& damaged) override;
 
   PayloadMemory& memory_;

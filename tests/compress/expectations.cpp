@@ -388,30 +388,32 @@ Twin project_in_turn(std::size_t rank) {
 
 // ---- rows of a kind ----
 
-/// k values with k indices.
-Expectation entries(const std::string& strategy, double density, Sent sent) {
+/// k values with k indices, of the k elements that `choose` finds.
+Expectation entries(const std::string& strategy, double density,
+                    std::function<oracle::Indices(const std::vector<float>& v, std::size_t k,
+                                                  const Keys& keys)>
+                        choose) {
   return {.strategy = strategy,
           .bytes = [=](const Shape& s) { return std::vector{8 * k_of(density, s)}; },
           .split = Split::exact,
           .descent = density,
-          .sent = std::move(sent)};
+          .sent = entries_by([=](const std::vector<float>& v, const Keys& keys, std::size_t) {
+            const Shape shape{static_cast<std::int64_t>(v.size()), 1};
+            return choose(v, static_cast<std::size_t>(k_of(density, shape)), keys);
+          })};
 }
 
 Expectation topk(const std::string& strategy, double density) {
-  return entries(strategy, density,
-                 entries_by([=](const std::vector<float>& v, const Keys&, std::size_t) {
-                   const Shape shape{static_cast<std::int64_t>(v.size()), 1};
-                   return oracle::largest(v, static_cast<std::size_t>(k_of(density, shape)));
-                 }));
+  return entries(strategy, density, [](const std::vector<float>& v, std::size_t k, const Keys&) {
+    return oracle::largest(v, k);
+  });
 }
 
 Expectation mstopk(const std::string& strategy, double density, int rounds) {
   return entries(strategy, density,
-                 entries_by([=](const std::vector<float>& v, const Keys& keys, std::size_t) {
-                   const Shape shape{static_cast<std::int64_t>(v.size()), 1};
-                   return oracle::mstopk(v, static_cast<std::size_t>(k_of(density, shape)), rounds,
-                                         random_unit(keys.own, 0));
-                 }));
+                 [=](const std::vector<float>& v, std::size_t k, const Keys& keys) {
+                   return oracle::mstopk(v, k, rounds, random_unit(keys.own, 0));
+                 });
 }
 
 Expectation sidco(const std::string& strategy, double density) {
@@ -476,53 +478,51 @@ std::function<bool(const Shape&)> factors_pay(std::int64_t rank) {
 /// Ranks' products are summed in f32: `rank` products of vectors no longer than M's. A twin's basis
 /// is computed, too. On some processors LibTorch multiplies factors by fused instructions where it
 /// subtracts their product, and by others where it decodes it: that is `split_tolerance`.
-Expectation powersgd(std::int64_t rank) {
-  return {.strategy = "powersgd(rank=" + std::to_string(rank) + ")",
-          .bytes =
+Expectation factors(const std::string& strategy, std::int64_t rank) {
+  return {.strategy = strategy,
+          .pays =
               [=](const Shape& s) {
-                const std::int64_t r = rank_in(rank, s);
-                return std::vector{4 * r * s.rows, 4 * r * s.columns()};
+                return is_matrix(s) && rank_in(rank, s) * (s.rows + s.columns()) * 2 < s.elements;
               },
-          .pays = factors_pay(rank),
           .split_tolerance = 0x1p-23,
           .descent = static_cast<double>(rank) / 32,  // of the 32 directions there are
           .sum_error = 0x1p-20,
-          .refuses = {"rank=0", "rank=4.5", "warmup=-1"},
-          .twin = [=] { return project_on_the_mean(static_cast<std::size_t>(rank)); },
           .twin_bound = 1e-5};
 }
 
-Expectation powersgd_after_a_warm_up() {
-  Expectation e = powersgd(2);
-  e.strategy = "powersgd(rank=2,warmup=3)";
-  e.bytes_in = [bytes = e.bytes](const Shape& s, int phase) {
-    return phase == 0 ? std::vector<std::int64_t>() : bytes(s);
+/// After `warm_up` dense steps.
+Expectation powersgd(std::int64_t rank, int warm_up = 0) {
+  Expectation e = factors("powersgd(rank=" + std::to_string(rank) +
+                              (warm_up > 0 ? ",warmup=" + std::to_string(warm_up) : "") + ")",
+                          rank);
+  e.bytes = [=](const Shape& s) {
+    const std::int64_t r = rank_in(rank, s);
+    return std::vector{4 * r * s.rows, 4 * r * s.columns()};
   };
+  if (warm_up > 0)
+    e.bytes_in = [bytes = e.bytes](const Shape& s, int phase) {
+      return phase == 0 ? std::vector<std::int64_t>() : bytes(s);
+    };
+  e.refuses = {"rank=0", "rank=4.5", "warmup=-1"};
+  e.twin = [=] { return project_on_the_mean(static_cast<std::size_t>(rank)); };
   return e;
 }
 
 /// The phases behind `first_phase` dense ones send one factor and the other.
 Expectation acpsgd(std::int64_t rank, int first_phase = 0) {
-  return {
-      .strategy = "acpsgd(rank=" + std::to_string(rank) + (first_phase > 0 ? ",warmup=3)" : ")"),
-      .bytes =
-          [=](const Shape& s) {
-            return std::vector{4 * rank_in(rank, s) * std::max(s.rows, s.columns())};
-          },
-      .bytes_in =
-          [=](const Shape& s, int phase) {
-            if (phase < first_phase) return std::vector<std::int64_t>();
-            return std::vector{4 * rank_in(rank, s) *
-                               (phase == first_phase ? s.rows : s.columns())};
-          },
-      .pays = factors_pay(rank),
-      .split_tolerance = 0x1p-23,
-      .size_alternates = true,
-      .descent = static_cast<double>(rank) / 32,
-      .sum_error = 0x1p-20,
-      .refuses = {"rank=-2"},
-      .twin = [=] { return project_in_turn(static_cast<std::size_t>(rank)); },
-      .twin_bound = 1e-5};
+  Expectation e = factors(
+      "acpsgd(rank=" + std::to_string(rank) + (first_phase > 0 ? ",warmup=3)" : ")"), rank);
+  e.bytes = [=](const Shape& s) {
+    return std::vector{4 * rank_in(rank, s) * std::max(s.rows, s.columns())};
+  };
+  e.bytes_in = [=](const Shape& s, int phase) {
+    if (phase < first_phase) return std::vector<std::int64_t>();
+    return std::vector{4 * rank_in(rank, s) * (phase == first_phase ? s.rows : s.columns())};
+  };
+  e.size_alternates = true;
+  e.refuses = {"rank=-2"};
+  e.twin = [=] { return project_in_turn(static_cast<std::size_t>(rank)); };
+  return e;
 }
 
 Expectation golden(Expectation e, std::int64_t bytes, std::vector<std::string> refuses = {}) {
@@ -662,7 +662,7 @@ std::vector<Expectation> all_expectations() {
       mstopk("mstopk(density=0.4,rounds=3)", 0.4, 3),
       powersgd(4),
       powersgd(1),
-      powersgd_after_a_warm_up(),
+      powersgd(2, 3),
       acpsgd(4),
       acpsgd(1),
       acpsgd(2, 1),

@@ -267,6 +267,7 @@ class Compression final
   /// Does nothing for a parameter that the compressor codes. `mean` is that of scaled gradients.
   void take_dense_mean(const std::string& name, const compress::Shape& shape,
                        std::span<float> mean);
+  void drop() override { settle(); }
   compress::CompressionState save() const override;
 
  private:

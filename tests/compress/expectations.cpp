@@ -480,6 +480,7 @@ std::function<bool(const Shape&)> factors_pay(std::int64_t rank) {
 /// subtracts their product, and by others where it decodes it: that is `split_tolerance`.
 Expectation factors(const std::string& strategy, std::int64_t rank) {
   return {.strategy = strategy,
+          .bytes = nullptr,
           .pays =
               [=](const Shape& s) {
                 return is_matrix(s) && rank_in(rank, s) * (s.rows + s.columns()) * 2 < s.elements;

@@ -69,23 +69,6 @@ std::vector<std::size_t> orthonormalise(std::span<float> factor, std::size_t ran
 /// shared stream. So all vectors are orthonormal, and no direction stays zero for ever.
 void orthonormalise_fresh(std::span<float> factor, std::size_t rank, std::uint64_t key);
 
-/// Adds the residual and makes P = M Q: p[rank][rows] of q[rank][columns]. A row of P needs only
-/// its own row of M, so a strip of rows at a time, while it is in the cache. behind(first, count)
-/// may go on with rows [first, first + count).
-template <class Behind>
-void add_residual_and_multiply(const Input& input, std::span<const float> q, std::size_t columns,
-                               std::span<float> p, Behind behind) {
-  const std::size_t rows = input.gradient.size() / columns;
-  const std::size_t strip = std::max<std::size_t>(8, 2 * kChunk / columns);
-  const RightProduct product(q, columns);
-  for (std::size_t i = 0; i < rows; i += strip) {
-    const std::size_t count = std::min(strip, rows - i);
-    add_residual(input, i * columns, count * columns);
-    product({corrected(input).data() + i * columns, count, columns}, p.data() + i, rows);
-    behind(i, count);
-  }
-}
-
 /// A power of two, at most 1 / (ranks sqrt(n)). Unit vectors of n elements are multiplied by it
 /// before the products with the matrix. Then sums of the products over `ranks` stay finite for each
 /// matrix of finite f32 (by Cauchy and Schwarz).

@@ -93,8 +93,19 @@ void HostOps::LowRank::send(OfTensor& factors, const Input& input, const FactorP
     subtract_product(left.data() + first, rows, right, count, columns,
                      &input.residual[first * columns]);
   };
-  if (pass.sent == Side::left)
-    return add_residual_and_multiply(input, scaled, columns, left, keep_rest);
+  if (pass.sent == Side::left) {
+    // A row of P needs only its own row of M, so a strip of rows at a time, while it is in the
+    // cache.
+    const std::size_t strip = std::max<std::size_t>(8, 2 * kChunk / columns);
+    const RightProduct product(scaled, columns);
+    for (std::size_t i = 0; i < rows; i += strip) {
+      const std::size_t count = std::min(strip, rows - i);
+      add_residual(input, i * columns, count * columns);
+      product({corrected(input).data() + i * columns, count, columns}, left.data() + i, rows);
+      keep_rest(i, count);
+    }
+    return;
+  }
   BeforeElements before;
   if (pass.adds_residual)
     before = [&](std::size_t first, std::size_t count) { add_residual(input, first, count); };

@@ -85,12 +85,10 @@ std::span<const std::byte> get_part(std::span<const std::byte> block, std::size_
   };
   std::size_t size = bytes;
   if (has_size) {
-    std::uint32_t sent = 0;
-    if (at + sizeof sent > block.size()) fail(sizeof sent);
-    std::memcpy(&sent, block.data() + at, sizeof sent);
-    if (sent > bytes) fail(sent);
-    size = sent;
-    at += sizeof sent;
+    if (at + kPartSizeBytes > block.size()) fail(kPartSizeBytes);
+    size = read_at<std::uint32_t>(block, at);
+    if (size > bytes) fail(size);
+    at += kPartSizeBytes;
   }
   if (size > block.size() || at > block.size() - size) fail(size);
   const auto part = block.subspan(at, size);

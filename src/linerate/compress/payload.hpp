@@ -99,10 +99,7 @@ std::size_t put_part(std::span<std::byte> block, std::size_t at, bool has_size,
                      const Encode& encode) {
   const std::size_t head = has_size ? kPartSizeBytes : 0;
   const std::size_t sent = encode(block.subspan(at + head));
-  if (has_size) {
-    const auto size = static_cast<std::uint32_t>(sent);
-    std::memcpy(block.data() + at, &size, sizeof size);
-  }
+  if (has_size) write_at(block, at, static_cast<std::uint32_t>(sent));
   const auto whole = to_index(pad4(static_cast<std::int64_t>(sent)));
   std::fill_n(block.data() + at + head + sent, whole - sent, std::byte{0});
   return head + whole;

@@ -94,7 +94,10 @@ std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks) {
 
 const TwoPhase::Making& TwoPhase::on_host() {
   static const Making making{
-      dense_codec, [](std::int64_t elements) {
+      [](const Shape& shape) {
+        return std::make_unique<DenseCodec<HostOps>>(HostOps::Making{shape});
+      },
+      [](std::int64_t elements) {
         return std::make_unique<Kept<std::vector<float>>>(std::vector<float>(to_index(elements)));
       }};
   return making;
@@ -163,10 +166,6 @@ void TwoPhase::load(const TwoPhaseState& saved) {
 
 void TwoPhase::load_workers(const std::vector<SavedState>& saved) {
   for (std::size_t c = 0; c < workers_.size(); ++c) load_chunk(*workers_[c].codec, saved[c]);
-}
-
-std::unique_ptr<Codec> dense_codec(const Shape& shape) {
-  return std::make_unique<DenseCodec<HostOps>>(HostOps::Making{shape});
 }
 
 std::unique_ptr<Codec> made_codec(const Compressor& compressor, const Shape& shape) {

@@ -1,6 +1,6 @@
 // The options of methods, read in one place for every implementation: the kernels here, and the
-// tensor operations of torch_codecs. Each read function is in its method's file. Formats that
-// methods share are in formats.hpp, formats.hpp and formats.hpp.
+// tensor operations of torch_codecs. An option of one method is read in that method's file. Formats
+// are in formats.hpp.
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,6 @@
 
 #include "linerate/compress/cast.hpp"
 #include "linerate/compress/kernel/kernels.hpp"
-#include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/core/index.hpp"
 

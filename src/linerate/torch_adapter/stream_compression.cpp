@@ -14,30 +14,12 @@
 #include "linerate/torch_codecs/tensor_ops.hpp"
 
 namespace linerate::torch_adapter {
-namespace {
 
 using compress::BucketPart;
 using doc::Task;
 using doc::TaskGraph;
 using doc::TaskKind;
 using torch_codecs::TensorOps;
-
-std::vector<TensorOps::Place> places_of(const auto& bucket) {
-  std::vector<TensorOps::Place> places;
-  for (const BucketPart& part : bucket.layout.parts)
-    if (part.is_coded()) places.push_back({part.value, part.shape.elements});
-  return places;
-}
-
-/// The codec of a bucket's first coded tensor. Codecs code a whole bucket at once (encode_bucket),
-/// and this one is called for all of them.
-TensorOps::Codec& first_codec(const auto& bucket) {
-  for (const auto* tensor : bucket.tensors)
-    if (tensor) return *tensor->codec();
-  throw InternalError("a bucket that is encoded without a tensor that is");
-}
-
-}  // namespace
 
 StreamCompression::StreamCompression(PayloadMemory& memory, c10::Device device, int rank, int ranks,
                                      std::uint64_t seed)
@@ -250,21 +232,22 @@ std::vector<at::Tensor> StreamCompression::parts_in(const CodedBucket& bucket, s
   return parts;
 }
 
+/// The codec of the bucket's first coded tensor is called for all of them (encode_bucket).
 TensorOps::Codec& StreamCompression::encode_all(CodedBucket& bucket, std::size_t round,
                                                 const std::vector<at::Tensor>& payloads,
                                                 TensorOps::Block* block, const at::Tensor& values) {
-  TensorOps::Codec& first = first_codec(bucket);
   const Home& home = homes_.at(bucket.names);
-  TensorOps::Sending tensors{values, home.residual, home.next, places_of(bucket), payloads, {}, {},
-                             {}};
+  TensorOps::Sending tensors{values, home.residual, home.next, {}, payloads, {}, {}, {}};
   tensors.block = block;
-  bucket.for_each_coded([&](Parameter& parameter, const BucketPart&) {
+  bucket.for_each_coded([&](Parameter& parameter, const BucketPart& part) {
+    tensors.places.push_back({part.value, part.shape.elements});
     tensors.keys.push_back(parameter.keys());
     tensors.codecs.push_back(parameter.codec());
   });
   tensors.of_ranks = ranks_;
   tensors.phase = bucket.step.phase;
   tensors.scale = loss_scale();
+  TensorOps::Codec& first = *tensors.codecs.at(0);
   first.encode_bucket(static_cast<int>(round), tensors);
   return first;
 }
@@ -296,11 +279,12 @@ void StreamCompression::encode_gathered(CodedBucket& bucket, const at::Tensor& v
 void StreamCompression::decode_all(CodedBucket& bucket, std::size_t round,
                                    std::vector<Arrived> arrived, TensorOps::Block* block,
                                    const at::Tensor& values) {
-  TensorOps::Arriving tensors{values, places_of(bucket), std::move(arrived), {}, block, ranks_};
-  bucket.for_each_coded([&](Parameter& parameter, const BucketPart&) {
+  TensorOps::Arriving tensors{values, {}, std::move(arrived), {}, block, ranks_};
+  bucket.for_each_coded([&](Parameter& parameter, const BucketPart& part) {
+    tensors.places.push_back({part.value, part.shape.elements});
     tensors.codecs.push_back(parameter.codec());
   });
-  TensorOps::Codec& first = first_codec(bucket);
+  TensorOps::Codec& first = *tensors.codecs.at(0);
   first.decode_bucket(static_cast<int>(round), tensors);
   note_damage(bucket, first.damaged());
 }
@@ -308,9 +292,10 @@ void StreamCompression::decode_all(CodedBucket& bucket, std::size_t round,
 /// The parts of each tensor in these payloads: one sum, or one payload of each rank.
 std::vector<StreamCompression::Arrived> StreamCompression::arrived_in(
     const CodedBucket& bucket, std::size_t round, const std::vector<at::Tensor>& payloads) const {
-  std::vector<Arrived> arrived(places_of(bucket).size(), Arrived{{}, ranks_, {}});
+  std::vector<Arrived> arrived;
   for (const at::Tensor& payload : payloads) {
     const std::vector<at::Tensor> parts = parts_in(bucket, round, payload);
+    arrived.resize(parts.size(), Arrived{{}, ranks_, {}});
     for (std::size_t t = 0; t < parts.size(); ++t) arrived[t].payloads.push_back(parts[t]);
   }
   return arrived;

@@ -89,24 +89,11 @@ using Limits = std::numeric_limits<float>;
 /// Of every magnitude, with what rounding may get wrong: halves between two neighbours, values
 /// below and above the range, infinities, a NaN.
 std::vector<float> awkward(std::size_t n) {
-  std::vector<float> all = {0.0f,
-                            -0.0f,
-                            1.0f,
-                            -1.0f,
-                            65504.0f,
-                            65520.0f,
-                            1e-8f,
-                            6e-8f,
-                            1e30f,
-                            Limits::max(),
-                            Limits::min(),
-                            Limits::denorm_min(),
-                            Limits::infinity(),
-                            -Limits::infinity(),
-                            Limits::quiet_NaN(),
-                            1.0f + 1.0f / 2048,
-                            1.0f + 3.0f / 2048,
-                            1.0f + 1.0f / 256};
+  std::vector<float> all = {0.0f, -0.0f, 1.0f, -1.0f, 65504.0f, 65520.0f, 1e-8f, 6e-8f, 1e30f};
+  for (const float end : {Limits::max(), Limits::min(), Limits::denorm_min(), Limits::infinity(),
+                          -Limits::infinity(), Limits::quiet_NaN()})
+    all.push_back(end);
+  for (const float beyond : {1.0f / 2048, 3.0f / 2048, 1.0f / 256}) all.push_back(1.0f + beyond);
   std::uint32_t bits = 1;
   while (all.size() < n) {
     bits = bits * 1664525u + 1013904223u;

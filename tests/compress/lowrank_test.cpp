@@ -40,12 +40,9 @@ std::vector<float> of_rank(std::size_t rank, std::size_t rows, std::size_t colum
 /// Sizes around vectors, blocks (2048 columns) and strips (256 rows), ranks around the four at
 /// once.
 TEST(LowRankKernels, EqualASecondImplementation) {
-  for (const auto& [rows, columns] : {std::pair<std::size_t, std::size_t>{1, 1},
-                                      {5, 17},
-                                      {33, 64},
-                                      {3, 5003},
-                                      {517, 40},
-                                      {258, 1031}})
+  const std::vector<std::pair<std::size_t, std::size_t>> sizes = {
+      {1, 1}, {5, 17}, {33, 64}, {3, 5003}, {517, 40}, {258, 1031}};
+  for (const auto& [rows, columns] : sizes)
     for (const std::size_t rank : {1u, 2u, 3u, 4u, 5u, 11u}) {
       const std::vector<float> m = noise(rows * columns, 1), right = noise(rank * columns, 2),
                                left = noise(rank * rows, 3);

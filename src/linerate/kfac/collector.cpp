@@ -23,7 +23,6 @@
 #include <optional>
 #include <utility>
 
-#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/random.hpp"
 #include "linerate/core/text.hpp"
@@ -72,7 +71,16 @@ bool reaches(const at::Tensor& weight) {
 }  // namespace
 
 struct Collector::State : std::enable_shared_from_this<Collector::State> {
-  State(const Blocks& all, const Settings& chosen) : blocks(all), settings(chosen) {}
+  State(const Blocks& all, const Settings& chosen)
+      : blocks(all), settings(chosen), layers(all.size()) {}
+
+  /// The state under its lock, until the end of the expression.
+  struct Locked {
+    State& state;
+    std::lock_guard<std::mutex> lock{state.mutex};
+    State* operator->() const { return &state; }
+  };
+  Locked locked() { return {*this}; }
 
   /// An operator's input whose A waits. Autograd keeps this memory, too, so nothing is copied;
   /// `version` tells whether it was changed in place since.
@@ -80,6 +88,16 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
     std::size_t layer = 0;
     LayerInput input;
     std::uint32_t version = 0;
+  };
+
+  /// A pass is a backward(), or all columns of backward_from(). Its loss terms count once a layer.
+  struct Watched {
+    std::optional<std::int64_t> last_pass = {};
+    // Of backward() alone, since begin().
+    std::int64_t last_backward = -1;
+    int backward_passes = 0;
+    double terms = 0;  // of the current batch (of all, if losses are sums)
+    bool ever_seen = false;
   };
 
   void begin_batch() {
@@ -93,7 +111,7 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   }
 
   void forget_terms() {
-    std::fill(layer_terms.begin(), layer_terms.end(), 0);
+    for (Watched& layer : layers) layer.terms = 0;
     batch_terms = 0;
   }
 
@@ -123,10 +141,9 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   }
 
   void forget_passes() {
-    std::fill(last_pass.begin(), last_pass.end(), std::nullopt);
-    std::fill(backward_passes.begin(), backward_passes.end(), std::pair(std::int64_t{-1}, 0));
+    for (Watched& layer : layers) layer = {.ever_seen = layer.ever_seen};
     most_passes = 0;
-    forget_terms();
+    batch_terms = 0;
   }
 
   /// A layer's operator threw, the program caught it, and begins another pass. The pass that threw
@@ -210,7 +227,7 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
         held.push_back(std::move(one));
       else
         add(one), added_whole = added_whole || !(counted.given() || in_backward());
-      ever_seen[layer] = true;
+      layers[layer].ever_seen = true;
       input->tensor = block.keeps_input() ? input->tensor.detach() : at::Tensor();
       return std::make_shared<Use>(
           Use{layer, step, torch::autograd::get_current_graph_task_id(), waits, std::move(*input)});
@@ -264,27 +281,22 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   }
 
   std::int64_t now() {
-    std::function<std::int64_t()> asked;
+    std::function<std::int64_t()> clock;
     {
       const std::lock_guard lock(mutex);
-      if (!active || paused) return 0;  // nobody will be told
-      asked = clock;
+      if (active && !paused) clock = listener.clock;
     }
-    return asked ? asked() : steady_ns();
+    return clock ? clock() : 0;  // 0: nobody will be told
   }
 
   void tell(std::size_t layer, FactorSide side, std::int64_t start) {
     const Span took{start, now()};
-    Listener told;
-    {
-      const std::lock_guard lock(mutex);
-      told = listener;
-    }
-    if (!told) return;
+    const Listener listens = locked()->listener;
+    if (!listens.told) return;
     const at::DisableRecordFunctionGuard quiet;
     const c10::NoGradGuard no_grad;
     try {
-      told(layer, side, took);
+      listens.told(layer, side, took);
     } catch (...) {  // a callback's exceptions are lost
       const std::lock_guard lock(mutex);
       if (!error) error = std::current_exception();
@@ -302,11 +314,12 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
     CurvatureBlock& block = *blocks[use.layer];
     const bool sum = settings.average.over == LossAverage::Over::sum;
     // The curvature of a sum of losses is the sum of theirs: one term in all.
-    const bool counts = sum ? !block.has_batch(FactorSide::g) : last_pass[use.layer] != pass;
-    last_pass[use.layer] = pass;
+    Watched& layer = layers[use.layer];
+    const bool counts = sum ? !block.has_batch(FactorSide::g) : layer.last_pass != pass;
+    layer.last_pass = pass;
     if (!counts) return;
     block.count_terms(m);
-    const double more = (layer_terms[use.layer] += m) - batch_terms;
+    const double more = (layer.terms += m) - batch_terms;
     if (more <= 0) return;
     batch_terms += more;
     for (const auto& each : blocks) each->count_step_terms(more);
@@ -316,8 +329,9 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   /// checkpoint's own pass inside of a pass is no further pass.
   void count_pass(const Use& use, std::int64_t pass) {
     if (!reaches(blocks[use.layer]->layer().weight)) return;
-    auto& [last, passes] = backward_passes[use.layer];
-    if (std::exchange(last, pass) != pass) most_passes = std::max(most_passes, ++passes);
+    Watched& layer = layers[use.layer];
+    if (std::exchange(layer.last_backward, pass) != pass)
+      most_passes = std::max(most_passes, ++layer.backward_passes);
   }
 
   /// A gradient of an operator's output has come. Adds it to G and returns true, unless G is
@@ -357,7 +371,6 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   std::function<double()> loss_scale;
   std::exception_ptr error;
   Listener listener;
-  std::function<std::int64_t()> clock;
   // Of the current batch, which ends with its backward pass.
   std::optional<std::int64_t> samples;
   std::optional<double> stated_terms;
@@ -370,16 +383,11 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   bool pass_threw = false;      // in a layer's operator
   bool left_gradients = false;  // a backward pass of this step, in .grad
   std::int64_t noted_pass = -1;
-  // A pass: a backward(), or all columns of backward_from(). Its loss terms count once a layer.
   std::int64_t samplings = 0;
-  std::vector<std::optional<std::int64_t>> last_pass;  // by layer
-  // Of backward() alone, since begin(): by layer, and of the layer with most.
-  std::vector<std::pair<std::int64_t, int>> backward_passes;  // the last, and their number
+  std::vector<Watched> layers;
+  // Of the layer with most.
   int most_passes = 0;
-  // Of the current batch (of all, if losses are sums): terms by layer, and of the layer with most.
-  std::vector<double> layer_terms;
   double batch_terms = 0;
-  std::vector<bool> ever_seen;         // by layer
   std::optional<bool> shows_targets;   // whether losses come with them; absent: not known yet
   torch::autograd::edge_list outputs;  // of layers, for backward_from()
 };
@@ -436,12 +444,7 @@ void after_use(const at::RecordFunction& fn, at::ObserverContext* context) {
 }  // namespace
 
 Collector::Collector(const Blocks& blocks, const Settings& settings)
-    : state_(std::make_shared<State>(blocks, settings)) {
-  state_->last_pass.resize(blocks.size());
-  state_->backward_passes.resize(blocks.size());
-  state_->layer_terms.resize(blocks.size());
-  state_->ever_seen.resize(blocks.size());
-}
+    : state_(std::make_shared<State>(blocks, settings)) {}
 
 Collector::~Collector() { end(); }
 
@@ -468,25 +471,13 @@ void Collector::end() {
   state_->begin_batch();
 }
 
-void Collector::set_clock(std::function<std::int64_t()> clock) {
-  const std::lock_guard lock(state_->mutex);
-  state_->clock = std::move(clock);
-}
-
 void Collector::set_listener(Listener listener) {
-  const std::lock_guard lock(state_->mutex);
-  state_->listener = std::move(listener);
+  state_->locked()->listener = std::move(listener);
 }
-
-int Collector::passes() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->most_passes;
-}
-
-void Collector::set_terms(double terms) {
-  const std::lock_guard lock(state_->mutex);
-  state_->stated_terms = terms;
-}
+int Collector::passes() const { return state_->locked()->most_passes; }
+void Collector::set_terms(double terms) { state_->locked()->stated_terms = terms; }
+CountedPositions Collector::counted() const { return state_->locked()->counted; }
+void Collector::pause(bool yes) { state_->locked()->paused = yes; }
 
 void Collector::loss_of(const at::Tensor& output) {
   state_->add_held(/*tells=*/true);
@@ -523,11 +514,6 @@ void Collector::count_only(const at::Tensor& counted) {
   state_->counted_before = true;
 }
 
-CountedPositions Collector::counted() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->counted;
-}
-
 void Collector::backward_from(const at::Tensor& output, const std::vector<at::Tensor>& columns) {
   State& s = *state_;
   if (!s.active) return;
@@ -540,10 +526,7 @@ void Collector::backward_from(const at::Tensor& output, const std::vector<at::Te
     s.sampling = true;
     ++s.samplings;
   }
-  const auto ends = c10::make_scope_exit([&s] {
-    const std::lock_guard lock(s.mutex);
-    s.sampling = false;
-  });
+  const auto ends = c10::make_scope_exit([&s] { s.locked()->sampling = false; });
   if (layers.empty()) return;
   const CountedPositions counted = this->counted();
   for (const at::Tensor& column : columns)
@@ -564,7 +547,7 @@ void Collector::check() const {
     const LayerSpec& layer = block.layer();
     const at::Tensor& gradient = layer.weight.grad();
     if (!gradient.defined() || (layer.trains && !layer.trains())) continue;
-    if (!s.ever_seen[i]) {
+    if (!s.layers[i].ever_seen) {
       // On a device a look at it would wait.
       if (gradient.is_cpu() && gradient.any().item<bool>()) unseen.push_back(layer.name);
     } else if (s.settings.fisher != Fisher::empirical && block.has_batch(FactorSide::a) &&
@@ -584,11 +567,6 @@ void Collector::check() const {
         "K-FAC: the Fisher information of {} was not sampled; call sample_fisher(output, loss) "
         "between the forward and the backward pass",
         join(unsampled, ", ")));
-}
-
-void Collector::pause(bool yes) {
-  const std::lock_guard lock(state_->mutex);
-  state_->paused = yes;
 }
 
 at::Tensor kl_clip_factor(const at::Tensor& q, double learning_rate, double kappa) {

@@ -77,13 +77,14 @@ class Collector {
   /// The number of backward passes since begin(): that of the layer which most of them reach.
   int passes() const;
 
-  /// Called after each use of a layer was added (its inputs, or the gradient of its output). It
-  /// runs on the thread of the pass and in the middle of it, with the time that the adding took by
-  /// the clock. check() rethrows what it throws.
-  using Listener = std::function<void(std::size_t block, FactorSide side, const Span& took)>;
+  /// `told` is called after each use of a layer was added (its inputs, or the gradient of its
+  /// output). It runs on the thread of the pass and in the middle of it, with the time that the
+  /// adding took by the clock. check() rethrows what it throws.
+  struct Listener {
+    std::function<void(std::size_t block, FactorSide side, const Span& took)> told;
+    std::function<std::int64_t()> clock;  // in ns
+  };
   void set_listener(Listener listener);
-  /// Empty: the steady clock, in ns.
-  void set_clock(std::function<std::int64_t()> clock);
 
   /// Whether passes are not watched.
   void pause(bool yes);

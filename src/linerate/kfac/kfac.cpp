@@ -1,10 +1,13 @@
 // The public class KFAC: it registers the layers, passes views of the loss to the collector, and
 // makes a step. In DataParallel the step is a shared one, which KfacInside::share() puts in place
-// of the step of one rank.
+// of the step of one rank. The options are completed and checked here, too.
 #include "linerate/kfac/kfac.hpp"
 
 #include <c10/core/GradMode.h>
+#include <fmt/format.h>
 #include <torch/nn/module.h>
+
+#include <cmath>
 
 #include "linerate/core/error.hpp"
 #include "linerate/kfac/counted_positions.hpp"
@@ -94,6 +97,97 @@ KFAC::Pause::~Pause() { owner_.impl_->pre.collector().pause(false); }
 KfacState KFAC::save() const { return impl_->pre.save(); }
 void KFAC::load(const KfacState& state) {
   impl_->pre.load(state, [](std::size_t) { return Preconditioner::Holds::inverses; });
+}
+
+// Options, from three sources. One that the program set wins over the strategy's, and that over the
+// default.
+
+const std::vector<TunedOption>& tuned_options() {
+  using Text = const plan::Kfac&;
+  using Number = std::optional<double>;
+  const auto steps = [](std::int64_t n) { return Number(static_cast<double>(n)); };
+  static const std::vector<TunedOption> all = {
+      {"accumulate", "accumulate", &KfacOptions::accumulate, false,
+       [=](Text t) { return t.accumulate ? steps(*t.accumulate) : Number(); }},
+      {"factors", "factor_interval", &KfacOptions::factor_interval, true,
+       [=](Text t) { return steps(t.factor_interval); }},
+      {"inverses", "inverse_interval", &KfacOptions::inverse_interval, true,
+       [=](Text t) { return steps(t.inverse_interval); }},
+      {"damping", "damping", &KfacOptions::damping, false, [](Text t) { return t.damping; }},
+      {"decay", "decay", &KfacOptions::decay, false, [](Text t) { return t.decay; }},
+      {"kl", "kl_clip", &KfacOptions::kl_clip, false, [](Text t) { return t.clips ? t.kl : 0; }}};
+  return all;
+}
+
+void fill_tuned(KfacOptions& options, const plan::Kfac& kfac, bool intervals) {
+  for (const TunedOption& one : tuned_options())
+    if ((intervals || !one.in_plan) && !(options.*one.value))
+      if (const std::optional<double> given = one.in_text(kfac)) options.*one.value = *given;
+}
+
+KfacOptions planned_options(const plan::Kfac& kfac) {
+  KfacOptions options;
+  if (kfac.eigen) options.method = InverseMethod::eigen;
+  if (kfac.samples_labels) options.fisher = Fisher::monte_carlo;
+  fill_tuned(options, kfac, /*intervals=*/true);
+  options.conv_subsampling = kfac.subsample;
+  options.norms = kfac.norms;
+  options.embeddings = kfac.embeddings;
+  options.largest_factor = kfac.largest;
+  return options;
+}
+
+namespace {
+
+/// An interval as a number of steps; absent if there is none, or if it changes with the step.
+std::optional<std::int64_t> steps_of(const std::optional<ScheduledValue>& interval) {
+  const std::optional<double> steps = interval ? interval->constant() : std::nullopt;
+  return steps ? std::optional<std::int64_t>(std::llround(*steps)) : std::nullopt;
+}
+
+void fill_intervals(KfacOptions& o) {
+  const bool changes = (o.factor_interval && !o.factor_interval->constant()) ||
+                       (o.inverse_interval && !o.inverse_interval->constant());
+  if (changes) {  // the one that is absent goes with the other
+    if (!o.factor_interval) o.factor_interval = o.inverse_interval;
+    if (!o.inverse_interval) o.inverse_interval = o.factor_interval;
+    return;
+  }
+  const plan::Intervals known =
+      plan::intervals_of(steps_of(o.factor_interval), steps_of(o.inverse_interval));
+  if (!o.factor_interval) o.factor_interval = static_cast<double>(known.factors);
+  if (!o.inverse_interval) o.inverse_interval = static_cast<double>(known.inverses);
+}
+
+}  // namespace
+
+KfacOptions with_defaults(KfacOptions o) {
+  fill_intervals(o);
+  fill_tuned(o, {}, /*intervals=*/false);
+  return o;
+}
+
+KfacOptions checked_options(const KfacOptions& given) {
+  KfacOptions o = with_defaults(given);
+  if (!o.loss_average)
+    throw UsageError(
+        "K-FAC: loss_average is not set; give what the loss divides its sum by, such as "
+        "LossAverage{LossAverage::Over::batch} for a mean over samples");
+  if (!o.learning_rate && !o.optimizer && o.kl_clip->at(0) > 0)
+    throw UsageError(
+        "K-FAC: neither optimizer nor learning_rate is set. The KL clip needs the optimizer, or "
+        "its rate as a function of the step; without them set kl_clip = 0");
+  if (o.conv_subsampling < 1 ||
+      (o.conv_subsampling > 1 && o.shared_positions == SharedPositions::reduce))
+    throw UsageError(
+        fmt::format("K-FAC: conv_subsampling = {}: expected 1 or, with expanded positions, more",
+                    o.conv_subsampling));
+  if (o.max_failures < 1) throw UsageError("K-FAC: max_failures: expected 1 or more");
+  if (o.accumulate && o.accumulate->constant().value_or(1) < 1)
+    throw UsageError(
+        fmt::format("K-FAC: accumulate = {}: expected 1 backward pass in a step or more",
+                    *o.accumulate->constant()));
+  return o;
 }
 
 }  // namespace linerate::torch_adapter

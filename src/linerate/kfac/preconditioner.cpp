@@ -45,8 +45,7 @@ namespace {
 
 Blocks make_blocks(const std::vector<LayerSpec>& layers, const KfacOptions& o) {
   Blocks blocks;
-  for (const LayerSpec& layer : layers)
-    blocks.push_back(make_block(layer, {o.method, o.shared_positions, o.conv_subsampling}));
+  for (const LayerSpec& layer : layers) blocks.push_back(make_block(layer, o));
   return blocks;
 }
 
@@ -54,30 +53,6 @@ std::string range_of(const at::Tensor& packed) {
   if (!packed.defined() || packed.numel() == 0) return "nothing in it";
   return fmt::format("values from {:g} to {:g}", packed.min().item<double>(),
                      packed.max().item<double>());
-}
-
-/// The options with values for all that is absent. Throws UsageError if they contradict each other.
-KfacOptions checked(const KfacOptions& given) {
-  KfacOptions o = with_defaults(given);
-  if (!o.loss_average)
-    throw UsageError(
-        "K-FAC: loss_average is not set; give what the loss divides its sum by, such as "
-        "LossAverage{LossAverage::Over::batch} for a mean over samples");
-  if (!o.learning_rate && !o.optimizer && o.kl_clip->at(0) > 0)
-    throw UsageError(
-        "K-FAC: neither optimizer nor learning_rate is set. The KL clip needs the optimizer, or "
-        "its rate as a function of the step; without them set kl_clip = 0");
-  if (o.conv_subsampling < 1 ||
-      (o.conv_subsampling > 1 && o.shared_positions == SharedPositions::reduce))
-    throw UsageError(
-        fmt::format("K-FAC: conv_subsampling = {}: expected 1 or, with expanded positions, more",
-                    o.conv_subsampling));
-  if (o.max_failures < 1) throw UsageError("K-FAC: max_failures: expected 1 or more");
-  if (o.accumulate && o.accumulate->constant().value_or(1) < 1)
-    throw UsageError(
-        fmt::format("K-FAC: accumulate = {}: expected 1 backward pass in a step or more",
-                    *o.accumulate->constant()));
-  return o;
 }
 
 /// The numbers of these blocks.
@@ -92,7 +67,7 @@ std::vector<std::int32_t> blocks_between(std::int32_t first, std::int32_t last) 
 Preconditioner::Preconditioner(const std::vector<LayerSpec>& layers,
                                std::vector<at::Tensor> parameters, KfacOptions given)
     : said_(std::move(given)),
-      options_(checked(said_)),
+      options_(checked_options(said_)),
       optimizer_(options_.optimizer),
       blocks_(make_blocks(layers, options_)),
       collector_(blocks_, {options_.fisher, *options_.loss_average, options_.seed}),
@@ -182,7 +157,6 @@ void Preconditioner::check() {
 
 void Preconditioner::begin() {
   undo();
-  findings_.forget_notes();
   round_ = {};
   phase_ = Phase::open;
 }
@@ -225,7 +199,7 @@ void Preconditioner::fold(const std::vector<std::int32_t>& factors,
   remember();
   const at::Tensor dropped = CurvatureBlock::update_averages(
       packed(folded, values), options_.decay->at(step_), options_.exact_resume);
-  findings_.note(LateFindings::What::dropped, folded, dropped);
+  round_.notes.push_back({Finding::dropped, folded, dropped});
 }
 
 CurvatureBlock::Inverted Preconditioner::invert(const std::vector<std::int32_t>& factors,
@@ -235,7 +209,7 @@ CurvatureBlock::Inverted Preconditioner::invert(const std::vector<std::int32_t>&
   std::vector<CurvatureBlock::Factor> all;
   for (const std::int32_t f : factors) all.push_back(factor(f));
   CurvatureBlock::Inverted found = CurvatureBlock::invert(all, damping_there(), timed);
-  findings_.note(LateFindings::What::not_inverted, factors, found.failed);
+  round_.notes.push_back({Finding::not_inverted, factors, found.failed});
   return found;
 }
 
@@ -251,7 +225,7 @@ void Preconditioner::take_inverses(const std::vector<std::int32_t>& factors,
   remember();
   const at::Tensor missing =
       CurvatureBlock::take_inverses(packed(factors, inverses), there, damping_there());
-  if (!is_own) findings_.note(LateFindings::What::not_inverted, factors, missing);
+  if (!is_own) round_.notes.push_back({Finding::not_inverted, factors, missing});
 }
 
 /// The blocks that have gradients, in sets: on a device, blocks of one shape together; on the CPU,
@@ -293,7 +267,7 @@ CurvatureBlock::Directions Preconditioner::direction(std::int32_t b) const {
 }
 
 /// Directions of other ranks' layers, in the sets in which own ones are made, so that
-/// write_directions() treats them alike.
+/// write() treats them alike.
 void Preconditioner::take_directions(std::span<const std::int32_t> blocks,
                                      const std::vector<at::Tensor>& values,
                                      const at::Tensor& exist) {
@@ -337,11 +311,13 @@ void Preconditioner::keep() {
 
 void Preconditioner::drop() {
   undo();
-  findings_.forget_notes();
+  round_.notes.clear();
   // On a device directions were made before the ranks agreed.
   if (phase_ == Phase::found) phase_ = Phase::open;
 }
 
+/// Writes nu times the directions into .grad. If nu is 0 no gradient counts, neither of
+/// preconditioned layers nor of others.
 KfacStep Preconditioner::write() {
   const c10::NoGradGuard no_grad;
   if (phase_ == Phase::skipped) {
@@ -352,15 +328,6 @@ KfacStep Preconditioner::write() {
   if (phase_ != Phase::found)
     throw UsageError(
         "K-FAC: step() without an exchange; call finish() between backward() and step()");
-  write_directions();
-  for (const Directed& one : round_.directed)
-    findings_.note(LateFindings::What::plain, one.members, one.found.exist.logical_not());
-  return end_step(/*counts=*/true);
-}
-
-/// Writes nu times the directions into .grad. If nu is 0 no gradient counts, neither of
-/// preconditioned layers nor of others.
-void Preconditioner::write_directions() {
   const at::Tensor moves = round_.nu.ne(0);
   std::set<const void*> written;
   for (Directed& one : round_.directed) {
@@ -371,15 +338,18 @@ void Preconditioner::write_directions() {
         choice(exist.unsqueeze(1), rows(directions.mul_(round_.nu)), rows(gradients));
     if (enqueues_) chosen = at::where(moves, chosen, 0.0);
     CurvatureBlock::write(one.blocks, chosen.view(gradients.sizes()));
+    round_.notes.push_back({Finding::plain, one.members, exist.logical_not()});
     for (const CurvatureBlock* const block : one.blocks)
       for (const at::Tensor& p : {block->layer().weight, block->layer().bias})
         if (p.defined()) written.insert(p.unsafeGetTensorImpl());
   }
-  if (!enqueues_) return;
-  const at::Tensor none = moves.logical_not();
-  for (const at::Tensor& p : parameters_)
-    if (p.grad().defined() && !written.contains(p.unsafeGetTensorImpl()))
-      p.mutable_grad().masked_fill_(none, 0);
+  if (enqueues_) {
+    const at::Tensor none = moves.logical_not();
+    for (const at::Tensor& p : parameters_)
+      if (p.grad().defined() && !written.contains(p.unsafeGetTensorImpl()))
+        p.mutable_grad().masked_fill_(none, 0);
+  }
+  return end_step(/*counts=*/true);
 }
 
 // ---- gradients that arrive under the next forward pass ----
@@ -417,36 +387,56 @@ at::Tensor Preconditioner::update_late(std::int32_t b, const at::Tensor& damping
 
 // ---- reports ----
 
-std::string Preconditioner::in_words(const LateFindings::Finding& found) const {
-  const auto& [block, side] = factor(found.member);
+std::string Preconditioner::in_words(Finding what, std::int32_t f) const {
+  const auto& [block, side] = factor(f);
   return fmt::format("layer \"{}\", factor {} ({} x {}): {}", block->layer().name,
                      side == FactorSide::a ? "A" : "G", block->dim(side), block->dim(side),
-                     found.what == LateFindings::What::dropped
+                     what == Finding::dropped
                          ? "a batch's factor is not finite and was dropped"
                          : "its inverse failed and the old one is kept");
 }
 
-/// Takes reports of this step and of earlier ones that have come by now. The first failure too many
-/// is kept.
+/// Joins the step's notes to one vector of f64, which is copied to the host without a wait. For
+/// example a step notes two bool tensors of 4 and 3 elements. Then 9 numbers are sent, q and nu
+/// first.
+void Preconditioner::send_notes() {
+  std::vector<at::Tensor> is_so;
+  for (Note& note : round_.notes) is_so.push_back(std::exchange(note.is_so, {}));
+  std::vector<at::Tensor> all{at::stack({round_.q, round_.nu})};
+  if (!is_so.empty()) all.push_back(at::cat(is_so).to(at::kDouble));
+  sent_.push_back({step_, std::exchange(round_.notes, {})});
+  sent_values_.ask(at::cat(all));
+}
+
+/// Takes notes of this step and of earlier ones that have come by now, and counts for each member
+/// how often in a row it was so. The first failure too many is kept.
 void Preconditioner::hear(KfacStep& report) {
   std::multimap<std::int32_t, std::string> failures;  // in the order of the factors
-  while (const std::optional<LateFindings::Step> heard = findings_.take()) {
-    const bool is_own = heard->step == report.step;
-    if (is_own) report.q = heard->q, report.nu = heard->nu;
-    for (const LateFindings::Finding& one : heard->findings) {
-      if (one.what == LateFindings::What::plain) {
-        if (is_own) report.plain.push_back(blocks_[to_index(one.member)]->layer().name);
-        continue;
+  while (const std::optional<at::Tensor> come = sent_values_.take()) {
+    const auto [step, notes] = std::move(sent_.front());
+    sent_.pop_front();
+    const double* value = come->const_data_ptr<double>();
+    const bool is_own = step == report.step;
+    if (is_own) report.q = value[0], report.nu = value[1];
+    value += 2;
+    for (const Note& note : notes)
+      for (const std::int32_t member : note.members) {
+        int& in_a_row = in_a_row_[{note.what, member}];
+        in_a_row = *value++ != 0 ? in_a_row + 1 : 0;
+        if (in_a_row == 0) continue;
+        if (note.what == Finding::plain) {
+          if (is_own) report.plain.push_back(blocks_[to_index(member)]->layer().name);
+          continue;
+        }
+        failures.emplace(member, in_words(note.what, member));
+        if (in_a_row < options_.max_failures || failure_) continue;
+        const auto& [block, side] = factor(member);
+        failure_ = std::make_exception_ptr(InputError(fmt::format(
+            "K-FAC: step {}: {}, {} times in a row; the running average has {}, damping {:g}. Use "
+            "more damping or a lower learning rate, or skip the layer",
+            step, in_words(note.what, member), in_a_row, range_of(block->average(side)),
+            options_.damping->at(step))));
       }
-      failures.emplace(one.member, in_words(one));
-      if (one.in_a_row < options_.max_failures || failure_) continue;
-      const auto& [block, side] = factor(one.member);
-      failure_ = std::make_exception_ptr(InputError(
-          fmt::format("K-FAC: step {}: {}, {} times in a row; the running average has {}, damping "
-                      "{:g}. Use more damping or a lower learning rate, or skip the layer",
-                      heard->step, in_words(one), one.in_a_row, range_of(block->average(side)),
-                      options_.damping->at(heard->step))));
-    }
   }
   for (auto& [factor, what] : failures) report.failures.push_back(std::move(what));
 }
@@ -466,10 +456,9 @@ KfacStep Preconditioner::end_step(bool counts) {
                 .nu = kUnknown,
                 .damping = damping()};
   if (round_.q.defined()) {
-    findings_.send(step_, round_.q, round_.nu);
+    send_notes();
     hear(done);
   }
-  findings_.forget_notes();
   if (counts) {
     bound_update();
     ++step_;
@@ -547,35 +536,6 @@ KfacMemory Preconditioner::memory() const {
   return all;
 }
 
-void LateFindings::note(What what, std::vector<std::int32_t> members, const at::Tensor& is_so) {
-  noted_.push_back({what, std::move(members), is_so});
-}
-
-void LateFindings::send(std::int64_t step, const at::Tensor& q, const at::Tensor& nu) {
-  std::vector<at::Tensor> is_so;
-  for (Note& note : noted_) is_so.push_back(std::exchange(note.is_so, {}));
-  std::vector<at::Tensor> all{at::stack({q, nu})};
-  if (!is_so.empty()) all.push_back(at::cat(is_so).to(at::kDouble));
-  sent_.push_back({step, std::exchange(noted_, {})});
-  values_.ask(at::cat(all));
-}
-
-std::optional<LateFindings::Step> LateFindings::take() {
-  const std::optional<at::Tensor> come = values_.take();
-  if (!come) return std::nullopt;
-  const double* value = come->const_data_ptr<double>();
-  Step found{.step = sent_.front().step, .q = value[0], .nu = value[1], .findings = {}};
-  value += 2;
-  for (const Note& note : sent_.front().notes)
-    for (const std::int32_t member : note.members) {
-      int& in_a_row = in_a_row_[{note.what, member}];
-      in_a_row = *value++ != 0 ? in_a_row + 1 : 0;
-      if (in_a_row > 0) found.findings.push_back({note.what, member, in_a_row});
-    }
-  sent_.pop_front();
-  return found;
-}
-
 // The part of K-FAC that follows from options and the number of the step: whether factors and
 // inverses are due, the damping, the learning rate. An option that the program set wins over the
 // strategy's, and that over the default. So the options as set (`said_`) are kept, and adopt()
@@ -594,32 +554,18 @@ bool is_due(const ScheduledValue& interval, std::int64_t step) {
 
 }  // namespace
 
-const std::vector<TunedOption>& tuned_options() {
-  using Text = const plan::Kfac&;
-  using Number = std::optional<double>;
-  const auto steps = [](std::int64_t n) { return Number(static_cast<double>(n)); };
-  static const std::vector<TunedOption> all = {
-      {"accumulate", "accumulate", &KfacOptions::accumulate, false,
-       [=](Text t) { return t.accumulate ? steps(*t.accumulate) : Number(); }},
-      {"factors", "factor_interval", &KfacOptions::factor_interval, true,
-       [=](Text t) { return steps(t.factor_interval); }},
-      {"inverses", "inverse_interval", &KfacOptions::inverse_interval, true,
-       [=](Text t) { return steps(t.inverse_interval); }},
-      {"damping", "damping", &KfacOptions::damping, false, [](Text t) { return t.damping; }},
-      {"decay", "decay", &KfacOptions::decay, false, [](Text t) { return t.decay; }},
-      {"kl", "kl_clip", &KfacOptions::kl_clip, false, [](Text t) { return t.clips ? t.kl : 0; }}};
-  return all;
-}
-
 void Preconditioner::adopt(const plan::Kfac& kfac) {
-  KfacOptions all = said_;  // intervals are those of the Plan's schedule
-  for (const TunedOption& one : tuned_options())
-    if (!one.in_plan && !(all.*one.value))
-      if (const std::optional<double> given = one.in_text(kfac)) all.*one.value = *given;
-  options_ = checked(all);
+  KfacOptions all = said_;
+  fill_tuned(all, kfac, /*intervals=*/false);  // these are those of the Plan's schedule
+  options_ = checked_options(all);
 }
 
-void Preconditioner::forget_strategy() { options_ = with_defaults(said_); }
+void Preconditioner::stop_sharing() {
+  collector_.set_listener({});
+  options_ = with_defaults(said_);
+  follow({});
+  set_enqueues(false);
+}
 
 bool Preconditioner::factors_due() const {
   return schedule_ ? schedule_(step_).factors : is_due(*options_.factor_interval, step_);
@@ -668,52 +614,6 @@ void Preconditioner::bound_update() {
       "K-FAC: step {}: the learning rate has risen from {:g} to {:g}. Momentum carries earlier "
       "directions along, and the clip does not hold for these unless K-FAC knows the optimizer",
       step_, before, now));
-}
-
-KfacOptions planned_options(const plan::Kfac& kfac) {
-  KfacOptions options;
-  if (kfac.eigen) options.method = InverseMethod::eigen;
-  if (kfac.samples_labels) options.fisher = Fisher::monte_carlo;
-  for (const TunedOption& one : tuned_options())
-    if (const std::optional<double> given = one.in_text(kfac)) options.*one.value = *given;
-  options.conv_subsampling = kfac.subsample;
-  options.norms = kfac.norms;
-  options.embeddings = kfac.embeddings;
-  options.largest_factor = kfac.largest;
-  return options;
-}
-
-namespace {
-
-/// An interval as a number of steps; absent if there is none, or if it changes with the step.
-std::optional<std::int64_t> steps_of(const std::optional<ScheduledValue>& interval) {
-  const std::optional<double> steps = interval ? interval->constant() : std::nullopt;
-  return steps ? std::optional<std::int64_t>(std::llround(*steps)) : std::nullopt;
-}
-
-void fill_intervals(KfacOptions& o) {
-  const bool changes = (o.factor_interval && !o.factor_interval->constant()) ||
-                       (o.inverse_interval && !o.inverse_interval->constant());
-  if (changes) {  // the one that is absent goes with the other
-    if (!o.factor_interval) o.factor_interval = o.inverse_interval;
-    if (!o.inverse_interval) o.inverse_interval = o.factor_interval;
-    return;
-  }
-  const plan::Intervals known =
-      plan::intervals_of(steps_of(o.factor_interval), steps_of(o.inverse_interval));
-  if (!o.factor_interval) o.factor_interval = static_cast<double>(known.factors);
-  if (!o.inverse_interval) o.inverse_interval = static_cast<double>(known.inverses);
-}
-
-}  // namespace
-
-KfacOptions with_defaults(KfacOptions o) {
-  const plan::Kfac known;
-  fill_intervals(o);
-  if (!o.damping) o.damping = known.damping;
-  if (!o.decay) o.decay = known.decay;
-  if (!o.kl_clip) o.kl_clip = known.kl;
-  return o;
 }
 
 }  // namespace linerate::torch_adapter

@@ -1,5 +1,4 @@
-// The findings of a step about factors and directions. The host hears of them at once on the CPU,
-// and later on a device. Private to kfac and torch_adapter.
+// K-FAC's step on one rank, with the options that hold in it. Private to kfac and torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +11,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -36,60 +34,15 @@ struct TunedOption {
   std::function<std::optional<double>(const plan::Kfac&)> in_text;  // absent: it says nothing
 };
 const std::vector<TunedOption>& tuned_options();
+/// Takes from the strategy's text what the options do not say; `intervals`: those, too.
+void fill_tuned(KfacOptions& options, const plan::Kfac& kfac, bool intervals);
+/// The options with values for all that is absent. Throws UsageError if they contradict each other.
+KfacOptions checked_options(const KfacOptions& given);
 
 // From a strategy's kfac(...) to the preconditioner's options. Private to linerate.
 
 /// What the text says. The rest, such as the loss's average and the rate, is the caller's.
 [[nodiscard]] KfacOptions planned_options(const plan::Kfac& kfac);
-
-/// A step's notes are joined to one vector of f64, which is copied to the host without a wait
-/// (LateValues). For example step 7 notes two bool tensors of 4 and 3 elements. send() copies 9
-/// numbers, q and nu first. In step 9 they have come; take() counts for each member how often in a
-/// row it was so.
-///
-/// Thread safety: one thread.
-class LateFindings {
- public:
-  enum class What : std::uint8_t {
-    dropped,       // a batch's factor that is not finite
-    not_inverted,  // a factor whose inverse failed
-    plain          // a block whose gradient stays as it is
-  };
-  struct Finding {
-    What what = What::dropped;
-    std::int32_t member = 0;  // a factor or a block
-    int in_a_row = 0;         // this one included
-  };
-  struct Step {
-    std::int64_t step = -1;
-    double q = 0, nu = 0;
-    std::vector<Finding> findings;
-  };
-
-  /// Notes a finding of the step that is being computed; `is_so`: bool [members].
-  void note(What what, std::vector<std::int32_t> members, const at::Tensor& is_so);
-  void forget_notes() { noted_.clear(); }
-  /// Ends the step and sends its notes and these numbers, each a scalar f64 tensor, to the host.
-  void send(std::int64_t step, const at::Tensor& q, const at::Tensor& nu);
-  /// The findings of the next step, if they have come by now.
-  std::optional<Step> take();
-
- private:
-  struct Note {
-    What what;
-    std::vector<std::int32_t> members;
-    at::Tensor is_so;
-  };
-  struct Sent {
-    std::int64_t step;
-    std::vector<Note> notes;
-  };
-
-  std::vector<Note> noted_;
-  std::deque<Sent> sent_;
-  LateValues values_;
-  std::map<std::tuple<What, std::int32_t>, int> in_a_row_;
-};
 
 // A step of K-FAC on this rank, alone or as one of several. Private to kfac and torch_adapter.
 
@@ -125,8 +78,8 @@ class Preconditioner {
   /// throws UsageError.
   const KfacOptions& said() const { return said_; }
   void adopt(const plan::Kfac& kfac);
-  /// Goes back to the caller's options.
-  void forget_strategy();
+  /// Ranks share its steps no more: goes back to the caller's options.
+  void stop_sharing();
   /// KfacOptions::optimizer from now on.
   void set_optimizer(torch::optim::Optimizer& optimizer) { optimizer_ = &optimizer; }
 
@@ -227,10 +180,26 @@ class Preconditioner {
     std::vector<CurvatureBlock*> blocks;
     CurvatureBlock::Directions found;
   };
+  /// What a step finds about factors and directions.
+  enum class Finding : std::uint8_t {
+    dropped,       // a batch's factor that is not finite
+    not_inverted,  // a factor whose inverse failed
+    plain          // a block whose gradient stays as it is
+  };
+  struct Note {
+    Finding what;
+    std::vector<std::int32_t> members;  // factors or blocks
+    at::Tensor is_so;                   // bool [members]
+  };
   struct Round {
     std::map<std::int32_t, at::Tensor> sums;  // by factor: the layer's other side is not there yet
     std::vector<Directed> directed;
+    std::vector<Note> notes;
     at::Tensor q, nu;  // f64
+  };
+  struct SentNotes {
+    std::int64_t step;
+    std::vector<Note> notes;
   };
 
   /// The optimizer's in this step.
@@ -249,9 +218,9 @@ class Preconditioner {
   std::vector<std::int32_t> all_blocks() const;
   void remember();
   void undo();
+  void send_notes();
   void hear(KfacStep& report);
-  std::string in_words(const LateFindings::Finding& found) const;
-  void write_directions();
+  std::string in_words(Finding what, std::int32_t f) const;
   KfacStep end_step(bool counts);
 
   const KfacOptions said_;  // what the caller filled in
@@ -268,7 +237,9 @@ class Preconditioner {
   Phase phase_ = Phase::open;
   Round round_;
   std::vector<CurvatureBlock::Known> before_;  // this round, by block; empty: nothing has changed
-  LateFindings findings_;
+  std::deque<SentNotes> sent_;
+  LateValues sent_values_;                                       // of `sent_`
+  std::map<std::pair<Finding, std::int32_t>, int> in_a_row_;     // by finding and member
   std::exception_ptr failure_;
 };
 

@@ -152,26 +152,21 @@ std::string DataParallel::Impl::problem_of_model() const {
 
 DataParallel::Impl::~Impl() {
   if (!options.preconditioner) return;
-  Preconditioner& own = *second_order();
-  own.collector().set_listener({});
-  own.collector().set_clock({});
-  own.forget_strategy();
-  own.follow({});
-  own.set_enqueues(false);
+  second_order()->stop_sharing();
   KfacInside::share(*options.preconditioner, {});
 }
 
 /// Watches the preconditioner's passes; its steps become those of the exchange.
 void DataParallel::Impl::share_curvature() {
   if (!options.preconditioner) return;
-  Collector& collector = second_order()->collector();
-  collector.set_listener([this](std::size_t block, doc::FactorSide side, const Span& took) {
-    on_use(block, side, took);
-  });
-  collector.set_clock([this] {
-    const std::lock_guard lock(mutex);
-    return x().runner().moment();
-  });
+  second_order()->collector().set_listener(
+      {[this](std::size_t block, doc::FactorSide side, const Span& took) {
+         on_use(block, side, took);
+       },
+       [this] {
+         const std::lock_guard lock(mutex);
+         return x().runner().moment();
+       }});
   KfacInside::share(*options.preconditioner, [this] {
     const std::lock_guard lock(mutex);
     awaits_preconditioner = false;

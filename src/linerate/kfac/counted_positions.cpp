@@ -18,9 +18,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <functional>
 #include <numbers>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,10 +50,6 @@ std::int64_t leading_dims(const at::Tensor& tensor, LayerKind kind) {
 
 using Sizes = std::vector<std::int64_t>;
 
-std::int64_t elements_in(const Sizes& sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
-}
-
 /// The sizes of an output's targets: the output's own without the classes.
 Sizes sizes_of_targets(const at::Tensor& output, OutputLayout layout) {
   Sizes sizes = output.sizes().vec();
@@ -65,32 +59,25 @@ Sizes sizes_of_targets(const at::Tensor& output, OutputLayout layout) {
   return sizes;
 }
 
-/// Whether targets have the expected sizes, or the same number in one dimension.
-bool fits_targets(const Sizes& target, const Sizes& expected) {
-  return target == expected || (elements_in(target) == elements_in(expected) &&
-                                (target.size() == 1 || expected.size() <= 1));
+/// Whether targets have the sizes that this layout gives them, or the same number in one dimension.
+bool fits_targets(const at::Tensor& output, const Sizes& target, OutputLayout layout) {
+  const Sizes expected = sizes_of_targets(output, layout);
+  return target == expected ||
+         (c10::multiply_integers(target) == c10::multiply_integers(expected) &&
+          (target.size() == 1 || expected.size() <= 1));
+}
+
+/// The layout that fits alone.
+std::optional<OutputLayout> layout_of(const at::Tensor& output, const Sizes& target) {
+  const bool last = fits_targets(output, target, OutputLayout::classes_last);
+  if (last == fits_targets(output, target, OutputLayout::classes_second)) return std::nullopt;
+  return last ? OutputLayout::classes_last : OutputLayout::classes_second;
 }
 
 /// Whether targets are class indices. Values of elements and probabilities of classes are not.
 bool are_classes(const at::Tensor& target, const at::Tensor& output) {
   return at::isIntegralType(target.scalar_type(), /*includeBool=*/false) &&
          (target.sizes() != output.sizes() || output.dim() == 0);
-}
-
-struct Fitting {
-  bool second = false, last = false;
-
-  std::optional<OutputLayout> layout() const {
-    if (second == last) return std::nullopt;
-    return last ? OutputLayout::classes_last : OutputLayout::classes_second;
-  }
-  bool has(OutputLayout layout) const {
-    return layout == OutputLayout::classes_last ? last : second;
-  }
-};
-Fitting fitting(const at::Tensor& output, const Sizes& target) {
-  return {fits_targets(target, sizes_of_targets(output, OutputLayout::classes_second)),
-          fits_targets(target, sizes_of_targets(output, OutputLayout::classes_last))};
 }
 
 [[noreturn]] void refuse_targets(const at::Tensor& output, const at::Tensor& target, bool said) {
@@ -180,7 +167,7 @@ at::Tensor CountedPositions::masked(const at::Tensor& terms) const {
   if (!given()) return terms;
   if (terms.sizes() == counted_.sizes()) return terms * counted_;
   const Sizes labels = sizes_of_targets(terms, OutputLayout::classes_second);
-  if (terms.dim() < 2 || !fits_targets(sizes(), labels))
+  if (terms.dim() < 2 || !fits_targets(terms, sizes(), OutputLayout::classes_second))
     throw UsageError(
         fmt::format("K-FAC: count_only() was given labels {}, the loss's output is {}; expected "
                     "[N, classes, positions...] for labels [N, positions...], or a row a label",
@@ -193,12 +180,15 @@ ReadLoss read_loss(const at::Tensor& output, const at::Tensor& target, const Los
   const bool classes = target.defined() && are_classes(target, output);
   std::optional<OutputLayout> layout = view.layout;
   if (classes) {
-    const Fitting fit = fitting(output, target.sizes().vec());
-    if (view.layout ? !fit.has(*view.layout) : !fit.second && !fit.last)
+    const auto fits = [&](OutputLayout one) {
+      return fits_targets(output, target.sizes().vec(), one);
+    };
+    if (layout ? !fits(*layout)
+               : !fits(OutputLayout::classes_second) && !fits(OutputLayout::classes_last))
       refuse_targets(output, target, view.layout.has_value());
-    if (!layout) layout = fit.layout();
+    if (!layout) layout = layout_of(output, target.sizes().vec());
   } else if (known.given() && !layout) {
-    layout = fitting(output, known.sizes()).layout();
+    layout = layout_of(output, known.sizes());
   }
   if (output.dim() > 2 && !layout && (classes || needs_layout(average, target.defined())))
     ask_for_layout(output, target, classes);

@@ -4,9 +4,10 @@
 #include "linerate/kfac/kfac_report.hpp"
 
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "linerate/core/error.hpp"
@@ -16,8 +17,9 @@ namespace {
 
 using Named = std::vector<std::pair<std::string, at::Tensor>>;
 
-constexpr std::string_view kAverage = ".average", kInverted = ".inverted";
-constexpr std::string_view kSuffixA = ".A", kSuffixG = ".G";
+constexpr std::array<std::pair<const char*, at::Tensor KfacState::Factor::*>, 2> kTensors = {
+    {{".average", &KfacState::Factor::average}, {".inverted", &KfacState::Factor::inverted}}};
+constexpr const char *kSuffixA = ".A", *kSuffixG = ".G";
 constexpr const char *kStep = "step", *kLastRate = "rate";
 // Of a rule for the damping that linerate had once.
 constexpr const char *kOldDamping = "lm damping", *kOldUpdate = "lm update ";
@@ -26,14 +28,11 @@ constexpr const char *kOldDamping = "lm damping", *kOldUpdate = "lm update ";
 constexpr std::int64_t kAbout = 3;
 
 void add(Named& all, const std::string& name, const KfacState::Factor& factor) {
-  at::Tensor about = at::zeros({kAbout}, at::kDouble);
-  double* const values = about.mutable_data_ptr<double>();
-  values[0] = static_cast<double>(factor.updates);
-  values[1] = factor.damping;
-  values[2] = factor.has_inverse ? 1 : 0;
-  all.emplace_back(name, about);
-  if (factor.average.defined()) all.emplace_back(name + std::string(kAverage), factor.average);
-  if (factor.inverted.defined()) all.emplace_back(name + std::string(kInverted), factor.inverted);
+  all.emplace_back(name, at::tensor({static_cast<double>(factor.updates), factor.damping,
+                                     factor.has_inverse ? 1.0 : 0.0},
+                                    at::kDouble));
+  for (const auto& [end, part] : kTensors)
+    if ((factor.*part).defined()) all.emplace_back(name + end, factor.*part);
 }
 
 bool take_end(std::string& name, std::string_view end) {
@@ -51,16 +50,16 @@ KfacState::Layer& layer_of(KfacState& state, const std::string& name) {
 
 void take(KfacState& state, std::string name, const at::Tensor& tensor, const std::string& place) {
   const std::string whole = name;
-  const bool average = take_end(name, kAverage), inverted = !average && take_end(name, kInverted);
+  at::Tensor KfacState::Factor::*part = nullptr;
+  for (const auto& [end, of_end] : kTensors)
+    if (!part && take_end(name, end)) part = of_end;
   const bool is_a = take_end(name, kSuffixA);
   if (!is_a && !take_end(name, kSuffixG))
     throw InputError(place, "K-FAC state: expected a factor, found \"" + whole + "\"");
   KfacState::Layer& layer = layer_of(state, name);
   KfacState::Factor& factor = is_a ? layer.a : layer.g;
-  if (average) {
-    factor.average = tensor;
-  } else if (inverted) {
-    factor.inverted = tensor;
+  if (part) {
+    factor.*part = tensor;
   } else if (tensor.numel() == kAbout && tensor.scalar_type() == at::kDouble) {
     const double* const values = tensor.const_data_ptr<double>();
     factor.updates = static_cast<std::int64_t>(values[0]);
@@ -77,8 +76,8 @@ Named to_tensors(const KfacState& state) {
   Named all = {{kStep, at::full({1}, state.step, at::kLong)}};
   if (state.rate > 0) all.emplace_back(kLastRate, at::full({1}, state.rate, at::kDouble));
   for (const KfacState::Layer& layer : state.layers) {
-    add(all, layer.name + std::string(kSuffixA), layer.a);
-    add(all, layer.name + std::string(kSuffixG), layer.g);
+    add(all, layer.name + kSuffixA, layer.a);
+    add(all, layer.name + kSuffixG, layer.g);
   }
   return all;
 }

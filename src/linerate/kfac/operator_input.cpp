@@ -5,6 +5,7 @@
 
 #include <ATen/ops/constant_pad_nd.h>
 #include <fmt/format.h>
+#include <fnmatch.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/embedding.h>
@@ -220,46 +221,39 @@ std::string_view kind_name(const LayerSpec& layer) {
   return "norm";
 }
 
-/// Fills in the tensors of the module if it is of type T.
+/// Fills in what the module holds if it is of type T.
 template <typename T>
-const T* take(const torch::nn::Module& module, LayerKind kind, Candidate& found) {
+bool take(const torch::nn::Module& module, LayerKind kind, Candidate& found) {
   const T* const typed = dynamic_cast<const T*>(&module);
-  if (!typed) return nullptr;
-  found.spec.kind = kind;
-  found.spec.weight = typed->weight;
-  found.kind = kind_name(found.spec);
-  if constexpr (requires { typed->bias; }) found.spec.bias = typed->bias;
-  return typed;
-}
-
-/// A convolution whose module is of type T.
-template <typename T>
-bool take_convolution(const torch::nn::Module& module, Candidate& found) {
-  const T* const conv = take<T>(module, LayerKind::conv, found);
-  if (conv) found.spec.groups = static_cast<int>(conv->options.groups());
-  return conv != nullptr;
+  if (!typed) return false;
+  LayerSpec& spec = found.spec;
+  spec.kind = kind;
+  spec.weight = typed->weight;
+  found.kind = kind_name(spec);
+  if constexpr (requires { typed->bias; }) spec.bias = typed->bias;
+  if constexpr (requires { typed->options.groups(); })
+    spec.groups = static_cast<int>(typed->options.groups());
+  if constexpr (requires { typed->options.scale_grad_by_freq(); }) {
+    if (typed->options.sparse()) spec.refusal = "its gradients are sparse";
+    if (typed->options.scale_grad_by_freq()) spec.refusal = "it scales gradients by frequency";
+  }
+  return true;
 }
 
 Candidate candidate(const std::string& name, torch::nn::Module& module) {
   Candidate found{{.name = name}, module.name()};
   found.spec.trains = [&module] { return module.is_training(); };
   using namespace torch::nn;
-  if (take<LinearImpl>(module, LayerKind::linear, found)) return found;
-  if (take_convolution<Conv1dImpl>(module, found) || take_convolution<Conv2dImpl>(module, found) ||
-      take_convolution<Conv3dImpl>(module, found))
-    return found;
-  if (const auto* embedding = take<EmbeddingImpl>(module, LayerKind::embedding, found)) {
-    if (embedding->options.sparse()) found.spec.refusal = "its gradients are sparse";
-    if (embedding->options.scale_grad_by_freq())
-      found.spec.refusal = "it scales gradients by frequency";
-    return found;
-  }
-  if (take<LayerNormImpl>(module, LayerKind::norm, found) ||
-      take<BatchNorm1dImpl>(module, LayerKind::norm, found) ||
-      take<BatchNorm2dImpl>(module, LayerKind::norm, found) ||
-      take<BatchNorm3dImpl>(module, LayerKind::norm, found))
-    return found;
-  found.spec.refusal = "no factors are known for this type of layer";
+  const bool is_known = take<LinearImpl>(module, LayerKind::linear, found) ||
+                        take<Conv1dImpl>(module, LayerKind::conv, found) ||
+                        take<Conv2dImpl>(module, LayerKind::conv, found) ||
+                        take<Conv3dImpl>(module, LayerKind::conv, found) ||
+                        take<EmbeddingImpl>(module, LayerKind::embedding, found) ||
+                        take<LayerNormImpl>(module, LayerKind::norm, found) ||
+                        take<BatchNorm1dImpl>(module, LayerKind::norm, found) ||
+                        take<BatchNorm2dImpl>(module, LayerKind::norm, found) ||
+                        take<BatchNorm3dImpl>(module, LayerKind::norm, found);
+  if (!is_known) found.spec.refusal = "no factors are known for this type of layer";
   return found;
 }
 
@@ -283,16 +277,6 @@ std::string refusal(const LayerSpec& spec, const KfacOptions& options,
   return "";
 }
 
-/// `*` stands for any characters, `?` for one. Example: "layer*.norm" matches "layer12.norm".
-bool matches_pattern(std::string_view name, std::string_view pattern) {
-  if (pattern.empty()) return name.empty();
-  if (pattern.front() == '*')
-    return matches_pattern(name, pattern.substr(1)) ||
-           (!name.empty() && matches_pattern(name.substr(1), pattern));
-  return !name.empty() && (pattern.front() == '?' || pattern.front() == name.front()) &&
-         matches_pattern(name.substr(1), pattern.substr(1));
-}
-
 class Builder {
  public:
   explicit Builder(const KfacOptions& options) : options_(options) {}
@@ -303,9 +287,11 @@ class Builder {
     if (c.spec.bias.defined() && !c.spec.bias.requires_grad()) c.spec.bias.reset();
     RegisteredLayer line{.name = c.spec.name, .kind = c.kind};
     line.reason = refusal(c.spec, options_, options_.largest_factor);
+    // "layer*.norm" matches "layer12.norm".
     const bool named = std::any_of(
-        options_.skip.begin(), options_.skip.end(),
-        [&](const std::string& pattern) { return matches_pattern(c.spec.name, pattern); });
+        options_.skip.begin(), options_.skip.end(), [&](const std::string& pattern) {
+          return ::fnmatch(pattern.c_str(), c.spec.name.c_str(), FNM_NOESCAPE) == 0;
+        });
     if (named) line.reason = "skipped by name";
     if (options_.all_layers && !named && !line.reason.empty())
       throw UsageError(

@@ -425,40 +425,6 @@ namespace {
 
 constexpr std::int64_t kSmall = 64, kLargest = 1024;
 
-/// Least of three runs, by the clock of where tensors lie.
-class LeastTime {
- public:
-  explicit LeastTime(c10::Device device) : clock_(clock_of_current_stream(device)) {}
-  template <typename Work>
-  double of(Work&& work) {
-    double least_ns = 0;
-    for (int run = 0; run < 3; ++run) {
-      clock_->set(0, 0);
-      work();
-      clock_->set(1, 0);
-      clock_->wait_for(1);
-      const double taken_ns = std::max(clock_->ns_between(0, 1), 1.0);
-      least_ns = run == 0 ? taken_ns : std::min(least_ns, taken_ns);
-    }
-    return least_ns * 1e-9;
-  }
-
- private:
-  std::unique_ptr<TensorClock> clock_;
-};
-
-/// Times one inverse. The matrix has different eigenvalues, because eigendecompositions take longer
-/// then.
-double inverse_s(std::int64_t d, const at::TensorOptions& where, InverseMethod method,
-                 LeastTime& least) {
-  const at::Tensor matrix =
-      at::add(at::diag(at::arange(1, d + 1, where)), at::ones({d, d}, where)).unsqueeze(0);
-  const at::Tensor damping = at::full({1}, 0.1, where);
-  return least.of([&] {
-    method == InverseMethod::eigen ? symmetric_eigen(matrix) : damped_inverses(matrix, damping);
-  });
-}
-
 double cube(std::int64_t d) { return static_cast<double>(d * d * d); }
 
 /// Times K-FAC's parts. Inverses (eigendecompositions) are those of a small matrix and of one as
@@ -474,16 +440,35 @@ doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
                                         const std::vector<doc::Block>& blocks,
                                         const at::TensorOptions& where, InverseMethod method) {
   const c10::NoGradGuard no_grad;
-  LeastTime least(where.device());
+  const std::unique_ptr<TensorClock> clock = clock_of_current_stream(where.device());
+  const auto least_s = [&](const std::function<void()>& work) {
+    double least_ns = std::numeric_limits<double>::infinity();
+    for (int run = 0; run < 3; ++run) {
+      clock->set(0, 0);
+      work();
+      clock->set(1, 0);
+      clock->wait_for(1);
+      least_ns = std::min(least_ns, clock->ns_between(0, 1));
+    }
+    return std::max(least_ns, 1.0) * 1e-9;
+  };
+  // Eigendecompositions take longer if the eigenvalues differ.
+  const auto inverse_s = [&](std::int64_t d) {
+    const at::Tensor matrix =
+        at::add(at::diag(at::arange(1, d + 1, where)), at::ones({d, d}, where)).unsqueeze(0);
+    const at::Tensor damping = at::full({1}, 0.1, where);
+    return least_s([&] {
+      method == InverseMethod::eigen ? symmetric_eigen(matrix) : damped_inverses(matrix, damping);
+    });
+  };
   std::int64_t large = 2 * kSmall;
   for (const doc::Block& block : blocks)
     if (block.kind == BlockKind::kronecker) large = std::max({large, block.a, block.g});
   large = std::min(large, kLargest);
   const at::Tensor rows = at::ones({large, large}, where), sum = at::zeros({large, large}, where);
   std::array<double, 4> seconds = {
-      inverse_s(kSmall, where, method, least), inverse_s(large, where, method, least),
-      least.of([&] { add_symmetric_product(rows, 1, sum); }),
-      least.of([&] { static_cast<void>(times_transpose(rows, rows)); })};
+      inverse_s(kSmall), inverse_s(large), least_s([&] { add_symmetric_product(rows, 1, sum); }),
+      least_s([&] { static_cast<void>(times_transpose(rows, rows)); })};
   communicator.all_reduce(comm::buffer(seconds), comm::Reduce::sum, "costs of second-order steps")
       ->wait();
   for (double& s : seconds) s /= communicator.size();
@@ -509,12 +494,6 @@ doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
 
 namespace {
 
-bool has_kind(const Preconditioner& preconditioner, doc::BlockKind kind) {
-  const Blocks& blocks = preconditioner.blocks();
-  return std::any_of(blocks.begin(), blocks.end(),
-                     [kind](const auto& block) { return block->shape().kind == kind; });
-}
-
 /// Names an option, so that the Plan has it.
 void say(doc::Component& component, const char* option, const std::string& value) {
   if (!component.find(option)) component.options.emplace_back(option, value);
@@ -539,8 +518,11 @@ struct Built {
 std::vector<Built> build_of(const Preconditioner& preconditioner) {
   const KfacOptions& o = preconditioner.options();
   const auto on = [](bool yes) { return std::string(yes ? "on" : "off"); };
-  const bool norms = has_kind(preconditioner, doc::BlockKind::unit_wise),
-             words = has_kind(preconditioner, doc::BlockKind::embedding),
+  const auto has = [&](doc::BlockKind kind) {
+    return std::any_of(preconditioner.blocks().begin(), preconditioner.blocks().end(),
+                       [kind](const auto& block) { return block->shape().kind == kind; });
+  };
+  const bool norms = has(doc::BlockKind::unit_wise), words = has(doc::BlockKind::embedding),
              eigen = o.method == InverseMethod::eigen;
   std::vector<Built> all;
   // Layers that are not there can be said to be left out, or taken if they were.
@@ -561,31 +543,28 @@ bool is_named(const doc::Component& component, std::string_view option) {
   return component.find(option) || (option == "kl" && clip && *clip == "off");
 }
 
-void require_said_once(const doc::Component& component, const plan::Kfac& kfac,
-                       const KfacOptions& said) {
+/// An option that stands in the text and in the options must be the same in both. Those that the
+/// Plan depends on are written into the text. Its schedule lists the steps of a cycle, so intervals
+/// are numbers there and no functions of the step.
+void join_tuned(doc::Component& component, const KfacOptions& said) {
+  const plan::Kfac kfac = plan::Kfac::parse(component);
   for (const TunedOption& tuned : tuned_options()) {
     const auto& value = said.*tuned.value;
-    if (!value || !is_named(component, tuned.option)) continue;
-    const double in_text = tuned.in_text(kfac).value();
-    const std::optional<double> in_options = value->constant();
-    if (in_options != in_text)
-      refuse(tuned.option, fmt::format("{}", in_text), tuned.field,
-             in_options ? fmt::format("{}", *in_options) : "a function of the step");
-  }
-}
-
-/// Writes intervals into the strategy's text. The Plan's schedule lists the steps of a cycle, so it
-/// needs numbers and no function of the step.
-void say_intervals(doc::Component& component, const KfacOptions& said) {
-  for (const TunedOption& tuned : tuned_options()) {
-    const auto& value = said.*tuned.value;
-    if (!tuned.in_plan || !value || is_named(component, tuned.option)) continue;
-    if (!value->constant())
-      throw UsageError(
-          fmt::format("K-FAC: the preconditioner's option `{}` is a function of the step, but a "
-                      "Plan needs a number of steps; give a number, or write {}= in the strategy",
-                      tuned.field, tuned.option));
-    say(component, tuned.option, fmt::format("{}", *value->constant()));
+    if (!value) continue;
+    const std::optional<double> number = value->constant();
+    if (is_named(component, tuned.option)) {
+      const double in_text = tuned.in_text(kfac).value();
+      if (number != in_text)
+        refuse(tuned.option, fmt::format("{}", in_text), tuned.field,
+               number ? fmt::format("{}", *number) : "a function of the step");
+    } else if (tuned.in_plan) {
+      if (!number)
+        throw UsageError(
+            fmt::format("K-FAC: the preconditioner's option `{}` is a function of the step, but a "
+                        "Plan needs a number of steps; give a number, or write {}= in the strategy",
+                        tuned.field, tuned.option));
+      say(component, tuned.option, fmt::format("{}", *number));
+    }
   }
 }
 
@@ -608,10 +587,9 @@ std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy, Preconditioner* p
   for (const Built& one : build)
     if (const std::string* const text = named->find(one.option); text && *text != one.value)
       refuse(one.option, *text, one.field, one.value);
-  require_said_once(*named, plan::Kfac::parse(*named), said);
   for (const Built& one : build)
     if (one.in_plan) say(*named, one.option, one.value);
-  say_intervals(*named, said);
+  join_tuned(*named, said);
   const bool clip_is_off = said.kl_clip && said.kl_clip->constant() == 0.0;
   if (clip_is_off && !named->find("clip")) say(*named, "kl", "0");
   const plan::Kfac kfac = plan::Kfac::parse(*named);

@@ -124,22 +124,22 @@ int Builder::conv2d(const std::string& name, int from, std::int64_t channels, Wi
   const Shape& in = shape(from);
   Node node{.op = Op::conv2d, .name = name, .inputs = {from}, .window = window};
   node.output = slide(in, channels, window, name);
-  node.parameters = {{"weight", {channels, in[0], window.height, window.width}}};
-  if (bias) node.parameters.push_back({"bias", {channels}});
-  const double outputs = static_cast<double>(elements_of(node.output));
-  node.flops =
-      outputs * (2.0 * static_cast<double>(in[0] * window.height * window.width) + (bias ? 1 : 0));
-  return append(std::move(node));
+  return weigh(std::move(node), {channels, in[0], window.height, window.width}, bias);
 }
 
 int Builder::linear(const std::string& name, int from, std::int64_t outputs, bool bias) {
   const std::int64_t inputs = shape(from).back();
   Node node{.op = Op::linear, .name = name, .inputs = {from}, .output = shape(from)};
   node.output.back() = outputs;
-  node.parameters = {{"weight", {outputs, inputs}}};
-  if (bias) node.parameters.push_back({"bias", {outputs}});
-  node.flops = static_cast<double>(elements_of(node.output)) *
-               (2.0 * static_cast<double>(inputs) + (bias ? 1 : 0));
+  return weigh(std::move(node), {outputs, inputs}, bias);
+}
+
+// Appends a node with a weight [outputs, inputs...], of which each output reads all inputs.
+int Builder::weigh(Node node, const Shape& weight, bool bias) {
+  const double inputs = static_cast<double>(elements_of(weight) / weight.front());
+  node.parameters = {{"weight", weight}};
+  if (bias) node.parameters.push_back({"bias", {weight.front()}});
+  node.flops = static_cast<double>(elements_of(node.output)) * (2.0 * inputs + (bias ? 1 : 0));
   return append(std::move(node));
 }
 
@@ -172,29 +172,15 @@ int Builder::norm(Op op, const std::string& name, int from, std::int64_t units, 
   return append(std::move(node));
 }
 
-int Builder::table(Op op, const std::string& name, int from, std::int64_t rows,
-                   std::int64_t width) {
+int Builder::embedding(const std::string& name, int from, std::int64_t rows, std::int64_t width,
+                       Op op) {
+  if (op == Op::position_embedding && shape(from)[0] > rows)
+    throw UsageError(description_.name + ": --input: expected at most " + std::to_string(rows) +
+                     " positions, found " + to_text(shape(from)));
   Node node{.op = op, .name = name, .inputs = {from}, .output = shape(from)};
   node.output.push_back(width);
   node.parameters = {{"weight", {rows, width}}};
   return append(std::move(node));
-}
-
-int Builder::embedding(const std::string& name, int from, std::int64_t rows, std::int64_t width) {
-  return table(Op::embedding, name, from, rows, width);
-}
-
-int Builder::position_embedding(const std::string& name, int from, std::int64_t rows,
-                                std::int64_t width) {
-  if (shape(from)[0] > rows)
-    throw UsageError(description_.name + ": --input: expected at most " + std::to_string(rows) +
-                     " positions, found " + to_text(shape(from)));
-  return table(Op::position_embedding, name, from, rows, width);
-}
-
-int Builder::constant_embedding(const std::string& name, int from, std::int64_t rows,
-                                std::int64_t width) {
-  return table(Op::constant_embedding, name, from, rows, width);
 }
 
 // An operation on each element; all inputs have one shape.
@@ -275,47 +261,28 @@ namespace {
 using doc::Block;
 using doc::BlockKind;
 
-/// The block of a weight [outputs, inputs...] that acts at every one of `positions` of its output.
-Block dense(const Node& node, std::int64_t positions) {
-  const Shape& weight = node.parameters.front().shape;
-  const bool bias = node.parameters.size() > 1;
-  Block block;
-  block.a = elements_of(weight) / weight.front() + (bias ? 1 : 0);
-  block.g = weight.front();
-  block.rows_a = block.rows_g = positions;
-  return block;
-}
-
-/// The block of a table [rows, width]; each token takes one of its rows.
-Block table(const Node& node) {
-  const Shape& weight = node.parameters.front().shape;
-  return {.kind = BlockKind::embedding,
-          .a = weight[0],
-          .g = weight[1],
-          .rows_a = node.output.front(),
-          .rows_g = node.output.front()};
-}
-
-// A norm layer: a 2 x 2 matrix for scale and shift of each unit.
-Block units(const Node& node) {
-  const std::int64_t count = node.parameters.front().shape.front();
-  return {.kind = BlockKind::unit_wise, .g = count, .rows_g = elements_of(node.output) / count};
-}
-
-/// The block of a node, for one sample.
+/// The block of a node, for one sample. A weight [outputs, inputs...] acts at every position of its
+/// output, and each token takes one row of a table [rows, width]. Each unit of a norm layer has a
+/// 2 x 2 matrix for scale and shift.
 Block block_of(const Node& node) {
+  const Shape& weight = node.parameters.front().shape;
+  const std::int64_t units = weight.front(), rows = elements_of(node.output) / units;
+  const std::int64_t bias = node.parameters.size() > 1 ? 1 : 0, tokens = node.output.front();
   switch (node.op) {
     case Op::conv2d:
-      return dense(node, node.output[1] * node.output[2]);
     case Op::linear:
-      return dense(node, elements_of(node.output) / node.output.back());
+      return {.a = elements_of(weight) / units + bias, .g = units, .rows_a = rows, .rows_g = rows};
     case Op::batch_norm:
     case Op::layer_norm:
-      return units(node);
+      return {.kind = BlockKind::unit_wise, .g = units, .rows_g = rows};
     case Op::embedding:
     case Op::position_embedding:
     case Op::constant_embedding:
-      return table(node);
+      return {.kind = BlockKind::embedding,
+              .a = weight[0],
+              .g = weight[1],
+              .rows_a = tokens,
+              .rows_g = tokens};
     default:
       break;
   }

@@ -124,11 +124,10 @@ class Builder {
   int tied_linear(int from, int embedding);
   int batch_norm(const std::string& name, int from, double epsilon = 1e-5);
   int layer_norm(const std::string& name, int from, double epsilon = 1e-5);
-  /// [T] ids -> [T, width], weight [rows, width].
-  int embedding(const std::string& name, int from, std::int64_t rows, std::int64_t width);
-  /// [T] -> [T, width]: row t of the table at position t.
-  int position_embedding(const std::string& name, int from, std::int64_t rows, std::int64_t width);
-  int constant_embedding(const std::string& name, int from, std::int64_t rows, std::int64_t width);
+  /// [T] ids -> [T, width], weight [rows, width]. A position_embedding gives row t of the table at
+  /// position t, and a constant_embedding its first row everywhere.
+  int embedding(const std::string& name, int from, std::int64_t rows, std::int64_t width,
+                Op op = Op::embedding);
 
   int relu(int from) { return pointwise(Op::relu, {from}, 1); }
   int gelu(int from) { return pointwise(Op::gelu, {from}, 8); }
@@ -149,10 +148,10 @@ class Builder {
 
  private:
   int append(Node node);
+  int weigh(Node node, const Shape& weight, bool bias);
   int pointwise(Op op, std::vector<int> inputs, double flops_per_element);
   int pool(Op op, int from, Window window);
   int norm(Op op, const std::string& name, int from, std::int64_t units, double epsilon);
-  int table(Op op, const std::string& name, int from, std::int64_t rows, std::int64_t width);
   Shape slide(const Shape& in, std::int64_t channels, const Window& window,
               const std::string& where) const;
 

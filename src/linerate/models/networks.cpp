@@ -304,10 +304,10 @@ Description make_bert(const char* name, const TransformerSize& size, const Reque
   static constexpr std::int64_t vocabulary = 30522;
   Builder b(name, r.input, vocabulary);
   const int words = b.embedding("embeddings.word_embeddings", b.input(), vocabulary, size.width);
-  const int places =
-      b.position_embedding("embeddings.position_embeddings", b.input(), 512, size.width);
-  const int types =
-      b.constant_embedding("embeddings.token_type_embeddings", b.input(), 2, size.width);
+  const int places = b.embedding("embeddings.position_embeddings", b.input(), 512, size.width,
+                                 Op::position_embedding);
+  const int types = b.embedding("embeddings.token_type_embeddings", b.input(), 2, size.width,
+                                Op::constant_embedding);
   int x = b.layer_norm("embeddings.LayerNorm", b.add(b.add(words, places), types), 1e-12);
   x = b.dropout(x, kDropout);
   for (int i = 0; i < size.layers; ++i)
@@ -324,7 +324,8 @@ Description make_gpt_small(const Request& r) {
   static constexpr std::int64_t vocabulary = 50257;
   Builder b("gpt-small", r.input, vocabulary);
   const int words = b.embedding("wte", b.input(), vocabulary, kSmall.width);
-  int x = b.add(words, b.position_embedding("wpe", b.input(), 1024, kSmall.width));
+  int x =
+      b.add(words, b.embedding("wpe", b.input(), 1024, kSmall.width, Op::position_embedding));
   x = b.dropout(x, kDropout);
   for (int i = 0; i < kSmall.layers; ++i) x = gpt_block(b, "h." + std::to_string(i) + ".", x);
   x = b.layer_norm("ln_f", x);
@@ -337,58 +338,46 @@ Description make_gpt_small(const Request& r) {
 
 }  // namespace
 
+namespace {
+
+Maker of_images(Description (*make)(const Request&), const char* input = "3x224x224",
+                std::int64_t classes = 1000) {
+  return {make, input, classes};
+}
+Maker of_tokens(Description (*make)(const Request&), const char* input) { return {make, input}; }
+
+}  // namespace
+
 const Registry<Maker>& catalogue() {
   static const Registry<Maker> models(
-      "model", {
-                   {"mlp",
-                    {make_mlp, "1x28x28", 10},
-                    "Three linear layers, 512-256-classes, with ReLU.",
-                    "Rumelhart et al. 1986"},
-                   {"lenet",
-                    {make_lenet, "1x28x28", 10},
-                    "LeNet-5 with ReLU and max pooling.",
-                    "LeCun et al. 1998"},
-                   {"resnet18",
-                    {make_resnet18, "3x224x224", 1000},
-                    "Residual network of 18 layers, basic blocks.",
-                    "He et al. 2016"},
-                   {"resnet50",
-                    {make_resnet50, "3x224x224", 1000},
-                    "Residual network of 50 layers, bottleneck blocks.",
-                    "He et al. 2016"},
-                   {"resnet101",
-                    {make_resnet101, "3x224x224", 1000},
-                    "Residual network of 101 layers, bottleneck blocks.",
-                    "He et al. 2016"},
-                   {"resnet152",
-                    {make_resnet152, "3x224x224", 1000},
-                    "Residual network of 152 layers, bottleneck blocks.",
-                    "He et al. 2016"},
-                   {"vgg16",
-                    {make_vgg16, "3x224x224", 1000},
-                    "VGG-16 (configuration D) with batch norm.",
-                    "Simonyan and Zisserman 2015"},
-                   {"densenet201",
-                    {make_densenet201, "3x224x224", 1000},
-                    "Densely connected network, growth 32, blocks 6-12-48-32.",
-                    "Huang et al. 2017"},
-                   {"inception-v4",
-                    {make_inception_v4, "3x224x224", 1000},
-                    "Inception-v4 with its own stem.",
-                    "Szegedy et al. 2017"},
-                   {"bert-base",
-                    {make_bert_base, "128", 0},
-                    "BERT base uncased: encoder and pooler, no language-model head.",
-                    "Devlin et al. 2019"},
-                   {"bert-large",
-                    {make_bert_large, "128", 0},
-                    "BERT large uncased: encoder and pooler, no language-model head.",
-                    "Devlin et al. 2019"},
-                   {"gpt-small",
-                    {make_gpt_small, "1024", 0},
-                    "GPT-2 small: 12 blocks of width 768, output tied to the embedding.",
-                    "Radford et al. 2019"},
-               });
+      "model",
+      {
+          {"mlp", of_images(make_mlp, "1x28x28", 10),
+           "Three linear layers, 512-256-classes, with ReLU.", "Rumelhart et al. 1986"},
+          {"lenet", of_images(make_lenet, "1x28x28", 10),
+           "LeNet-5 with ReLU and max pooling.", "LeCun et al. 1998"},
+          {"resnet18", of_images(make_resnet18),
+           "Residual network of 18 layers, basic blocks.", "He et al. 2016"},
+          {"resnet50", of_images(make_resnet50),
+           "Residual network of 50 layers, bottleneck blocks.", "He et al. 2016"},
+          {"resnet101", of_images(make_resnet101),
+           "Residual network of 101 layers, bottleneck blocks.", "He et al. 2016"},
+          {"resnet152", of_images(make_resnet152),
+           "Residual network of 152 layers, bottleneck blocks.", "He et al. 2016"},
+          {"vgg16", of_images(make_vgg16),
+           "VGG-16 (configuration D) with batch norm.", "Simonyan and Zisserman 2015"},
+          {"densenet201", of_images(make_densenet201),
+           "Densely connected network, growth 32, blocks 6-12-48-32.", "Huang et al. 2017"},
+          {"inception-v4", of_images(make_inception_v4),
+           "Inception-v4 with its own stem.", "Szegedy et al. 2017"},
+          {"bert-base", of_tokens(make_bert_base, "128"),
+           "BERT base uncased: encoder and pooler, no language-model head.", "Devlin et al. 2019"},
+          {"bert-large", of_tokens(make_bert_large, "128"),
+           "BERT large uncased: encoder and pooler, no language-model head.", "Devlin et al. 2019"},
+          {"gpt-small", of_tokens(make_gpt_small, "1024"),
+           "GPT-2 small: 12 blocks of width 768, output tied to the embedding.",
+           "Radford et al. 2019"},
+      });
   return models;
 }
 
@@ -402,9 +391,9 @@ Description describe(std::string_view name, const Options& options) {
 }
 
 Variant parse_variant(std::string_view name) {
-  if (name == "auto") return Variant::automatic;
-  if (name == "published") return Variant::published;
-  if (name == "small") return Variant::small;
+  constexpr std::array kNames{"auto", "published", "small"};  // as Variant has them
+  for (std::size_t v = 0; v < kNames.size(); ++v)
+    if (name == kNames[v]) return static_cast<Variant>(v);
   throw UsageError("--variant: expected auto, published or small, found \"" + std::string(name) +
                    "\"");
 }

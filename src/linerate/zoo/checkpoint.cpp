@@ -15,9 +15,9 @@
 #include <climits>
 #include <cstring>
 
+#include "linerate/comm/fingerprint.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
-#include "linerate/core/index.hpp"
 #include "linerate/core/random.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
@@ -153,18 +153,6 @@ void CheckpointFolder::write(const Checkpoint& checkpoint) {
 // Between rank 0's files and all ranks. Rank 0 alone reads and writes: other ranks may be on
 // machines that do not have the folder.
 
-namespace {
-
-// Sends a text of any length from rank 0: its size first. Collective.
-void broadcast(comm::Communicator& communicator, std::string& text) {
-  auto size = static_cast<std::int64_t>(text.size());
-  communicator.broadcast(comm::buffer(size), 0, "size of the checkpoint")->wait();
-  text.resize(to_index(size));
-  if (size > 0) communicator.broadcast(comm::buffer(text), 0, "checkpoint")->wait();
-}
-
-}  // namespace
-
 // Three messages: whether the file exists, an error or none, and the content. Every rank takes the
 // same way through them, so an error of rank 0 leaves nobody waiting.
 std::optional<std::string> read_for_all(comm::Communicator& communicator,
@@ -182,10 +170,9 @@ std::optional<std::string> read_for_all(comm::Communicator& communicator,
   }
   communicator.broadcast(comm::buffer(there), 0, "is there a checkpoint")->wait();
   if (there == 0) return std::nullopt;
-  broadcast(communicator, error);
+  error = comm::broadcast_text(communicator, error, "error of the checkpoint");
   if (!error.empty()) throw on_every_rank(InputError(error));
-  broadcast(communicator, content);
-  return content;
+  return comm::broadcast_text(communicator, content, "checkpoint");
 }
 
 void save_measurement(const Measurement::Result& result, const TrainOptions& options) {

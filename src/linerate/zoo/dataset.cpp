@@ -182,16 +182,9 @@ class GzReader {
   GzReader(const GzReader&) = delete;
   GzReader& operator=(const GzReader&) = delete;
 
-  // In pieces, as zlib counts in 32 bits.
-  void read(void* into, std::size_t bytes, const char* what) {
-    auto* at = static_cast<std::uint8_t*>(into);
-    for (std::size_t left = bytes; left > 0;) {
-      const unsigned chunk = static_cast<unsigned>(std::min<std::size_t>(left, 1u << 26));
-      const int got = gzread(file_, at, chunk);
-      if (got <= 0) fail(what, bytes, bytes - left);
-      at += got;
-      left -= to_index(got);
-    }
+  void read(void* into, unsigned bytes, const char* what) {
+    const int got = std::max(0, gzread(file_, into, bytes));
+    if (static_cast<unsigned>(got) < bytes) fail(what, bytes, to_index(got));
     position_ += bytes;
   }
   std::uint32_t big_endian(const char* what) {
@@ -252,7 +245,8 @@ IdxArray read_idx(const std::filesystem::path& path) {
   // allocation of gigabytes.
   while (static_cast<std::int64_t>(array.values.size()) < total) {
     const std::size_t have = array.values.size();
-    const std::size_t piece = std::min<std::size_t>(to_index(total) - have, 1u << 26);
+    const unsigned piece =
+        static_cast<unsigned>(std::min<std::size_t>(to_index(total) - have, 1u << 26));
     array.values.resize(have + piece);
     in.read(array.values.data() + have, piece, "values");
   }

@@ -136,12 +136,6 @@ std::vector<StepParts> parts_of_steps(const doc::Timeline& timeline) {
   return steps;
 }
 
-exec::SamplerOptions sampler_options(comm::Communicator& communicator) {
-  exec::SamplerOptions options;
-  options.traffic = [&communicator] { return communicator.traffic(); };
-  return options;
-}
-
 }  // namespace
 
 // A phase that takes B alone takes C = a B + b x if messages travel during x of C: `a` is the
@@ -203,8 +197,9 @@ Measurement::Measurement(comm::Communicator& communicator,
                          std::int64_t last_step, std::int64_t wanted)
     : communicator_(communicator),
       model_(model),
+      parameters_(parameters),
       recorder_(communicator, exec::agree_origin(communicator), "trained"),
-      sampler_(sampler_options(communicator)),
+      sampler_({.traffic = [&communicator] { return communicator.traffic(); }}),
       timer_(parameters) {
   const std::int64_t steps = last_step - first_step;
   block_ = std::clamp<std::int64_t>(steps / 4, 1, kBlock);
@@ -214,16 +209,11 @@ Measurement::Measurement(comm::Communicator& communicator,
   if (blocks_ < 1)
     throw on_every_rank(UsageError("--record: expected a run of at least 2 steps, found " +
                                    std::to_string(steps) + "; raise --steps or --epochs"));
-  for (const auto& [name, tensor] : parameters) {
-    parameter_names_.push_back(name);
-    parameter_elements_.push_back(tensor.numel());
-    parameter_rows_.push_back(tensor.dim() > 1 && tensor.numel() > 0 ? tensor.size(0) : 1);
-  }
   for (std::size_t layer = 0; layer < timer_.layers().size(); ++layer) {
     std::vector<std::string> own;
-    for (std::size_t p = 0; p < parameter_names_.size(); ++p)
+    for (std::size_t p = 0; p < parameters_.size(); ++p)
       if (timer_.layer_of_parameter()[p] == static_cast<int>(layer))
-        own.push_back(parameter_names_[p]);
+        own.push_back(parameters_[p].first);
     layer_names_.push_back(recorder_.name_id(timer_.layers()[layer]));
     layer_sets_.push_back(recorder_.set_id(own));
   }
@@ -267,12 +257,6 @@ bool Measurement::is_worth_writing() const {
   return is_whole() || (steps % to_index(block_) == 0 && 10 * steps >= 11 * in_result_);
 }
 
-StepProbe Measurement::probe() {
-  StepProbe probe;
-  probe.timer = &timer_;
-  return probe;
-}
-
 // Adds the step's events in the shape in which predictions have them: one a layer, forward and
 // backward. An event of backward lasts until the last gradient of its layer.
 void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
@@ -314,7 +298,7 @@ void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
 }
 
 std::size_t Measurement::columns_of_row() const {
-  return kGradients + parameter_names_.size() + 2 * timer_.layers().size();
+  return kGradients + parameters_.size() + 2 * timer_.layers().size();
 }
 
 // Appends one step of this rank as numbers, which travel to all ranks: see Column. All rows are one
@@ -360,7 +344,7 @@ doc::Workload Measurement::workload_of(const std::vector<double>& gathered) cons
   set_step(typical_of(values_of(rows, kStep)), median_of(rows, kForward),
            median_of(rows, kBackward), median_of(rows, kUpdate), w);
 
-  const std::size_t layers = timer_.layers().size(), parameters = parameter_names_.size();
+  const std::size_t layers = timer_.layers().size(), parameters = parameters_.size();
   const std::size_t at = kGradients + parameters;
   for (std::size_t l = 0; l < layers; ++l) {
     doc::Layer& layer = w.layers.emplace_back();
@@ -375,9 +359,10 @@ doc::Workload Measurement::workload_of(const std::vector<double>& gathered) cons
   }
   for (std::size_t p = 0; p < parameters; ++p) {
     doc::Gradient& g = w.gradients.emplace_back();
-    g.name = parameter_names_[p];
-    g.elements = parameter_elements_[p];
-    g.rows = parameter_rows_[p];
+    const at::Tensor& tensor = parameters_[p].second;
+    g.name = parameters_[p].first;
+    g.elements = tensor.numel();
+    g.rows = tensor.dim() > 1 && tensor.numel() > 0 ? tensor.size(0) : 1;
     g.layer = timer_.layer_of_parameter()[p];
     g.registration = static_cast<int>(p);
     g.ready_s = std::min(median_of(rows, kGradients + p), w.backward_s);

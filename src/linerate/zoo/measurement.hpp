@@ -24,7 +24,7 @@ namespace linerate::zoo {
 /// Moments of one step on this rank (steady clock, ns), in the order in which they pass.
 struct StepProbe {
   torch_adapter::LayerTimer* timer = nullptr;
-  torch_adapter::StepSpans spans;
+  torch_adapter::StepSpans spans = {};
   std::int64_t start_ns = 0;     // then data loading and zero_grad
   std::int64_t forward_ns = 0;   // the forward pass begins
   std::int64_t backward_ns = 0;  // the loss is there
@@ -65,7 +65,7 @@ class Measurement {
   /// than it had. So a run that ends early leaves a recent result, and the writes get rarer as it
   /// grows.
   bool is_worth_writing() const;
-  StepProbe probe();
+  StepProbe probe() { return {.timer = &timer_}; }
 
   void begin_step(std::int64_t step) { recorder_.begin_step(static_cast<std::int32_t>(step)); }
   void add_recorded(std::int64_t step, const StepProbe& probe);
@@ -91,8 +91,7 @@ class Measurement {
 
   comm::Communicator& communicator_;
   const models::Description& model_;
-  std::vector<std::string> parameter_names_;
-  std::vector<std::int64_t> parameter_elements_, parameter_rows_;
+  const torch_adapter::NamedTensors parameters_;
   exec::Recorder recorder_;
   exec::Sampler sampler_;
   torch_adapter::LayerTimer timer_;

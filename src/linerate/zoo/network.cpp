@@ -29,11 +29,9 @@
 #include <ATen/ops/select.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros.h>
-#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <optional>
 
 #include "linerate/core/error.hpp"
@@ -50,20 +48,6 @@ using models::Op;
 /// may then overwrite it.
 bool output_is_free(Op op) {
   return op == Op::conv2d || op == Op::linear || op == Op::batch_norm || op == Op::add;
-}
-
-std::vector<int> last_readers(const models::Description& d) {
-  std::vector<int> last(d.nodes.size(), -1);
-  for (std::size_t i = 0; i < d.nodes.size(); ++i)
-    for (const int from : d.nodes[i].inputs) last[to_index(from)] = static_cast<int>(i);
-  return last;
-}
-
-std::vector<int> reader_counts(const models::Description& d) {
-  std::vector<int> count(d.nodes.size(), 0);
-  for (const Node& node : d.nodes)
-    for (const int from : node.inputs) ++count[to_index(from)];
-  return count;
 }
 
 at::Tensor pooled(const at::Tensor& x, const Node& node) {
@@ -96,36 +80,17 @@ std::optional<torch_adapter::LayerKind> layer_kind(Op op) {
 
 }  // namespace
 
-struct Network::Impl : torch::nn::Module {
-  explicit Impl(models::Description table);
-
-  /// Handles of a node's tensors, so that forward looks nothing up by name.
-  struct Tensors {
-    at::Tensor weight, bias, mean, variance, count;
-  };
-
-  torch::nn::Module& scope(const std::string& path);
-  void register_tensors(std::size_t node);
-  void initialise(const Node& node, const Tensors& tensors) const;
-  at::Tensor forward(const at::Tensor& input);
-  at::Tensor run(std::size_t node, const std::vector<at::Tensor>& values);
-  at::Tensor attend(const Node& node, const std::vector<at::Tensor>& inputs) const;
-
-  models::Description description_;
-  torch_adapter::NamedTensors named_, named_buffers_;
-  std::vector<Tensors> tensors_;
-  std::vector<std::vector<int>> dead_after_;  // values whose last reader a node is
-  std::vector<bool> in_place_;                // the node may overwrite its first input
-  double norm_momentum_ = kNormMomentum;
-  std::map<std::string, std::shared_ptr<torch::nn::Module>> scopes_;
-};
-
-Network::Impl::Impl(models::Description table) : description_(std::move(table)) {
+Network::Network(models::Description table) : description_(std::move(table)) {
   const std::size_t n = description_.nodes.size();
   tensors_.resize(n);
   dead_after_.resize(n);
   in_place_.resize(n);
-  const std::vector<int> last = last_readers(description_), readers = reader_counts(description_);
+  std::vector<int> last(n, -1), readers(n, 0);
+  for (std::size_t i = 0; i < n; ++i)
+    for (const int from : description_.nodes[i].inputs) {
+      last[to_index(from)] = static_cast<int>(i);
+      ++readers[to_index(from)];
+    }
   for (std::size_t i = 0; i < n; ++i) {
     if (last[i] >= 0) dead_after_[to_index(last[i])].push_back(static_cast<int>(i));
     const Node& node = description_.nodes[i];
@@ -135,11 +100,13 @@ Network::Impl::Impl(models::Description table) : description_(std::move(table)) 
     }
     register_tensors(i);
   }
+  for (const auto& item : named_parameters()) named_.emplace_back(item.key(), item.value());
+  for (const auto& item : named_buffers()) named_buffers_.emplace_back(item.key(), item.value());
 }
 
 // The module of a path such as "layer1.0.conv1", made with its parents if it is new. So parameters
 // have the names that PyTorch's models use.
-torch::nn::Module& Network::Impl::scope(const std::string& path) {
+torch::nn::Module& Network::scope(const std::string& path) {
   if (path.empty()) return *this;
   std::shared_ptr<torch::nn::Module>& module = scopes_[path];
   if (!module) {
@@ -153,7 +120,7 @@ torch::nn::Module& Network::Impl::scope(const std::string& path) {
 }
 
 // Makes a node's parameters and buffers under its name, and keeps handles to them.
-void Network::Impl::register_tensors(std::size_t index) {
+void Network::register_tensors(std::size_t index) {
   const Node& node = description_.nodes[index];
   if (node.parameters.empty()) return;
   torch::nn::Module& module = scope(node.name);
@@ -176,7 +143,7 @@ void Network::Impl::register_tensors(std::size_t index) {
 // Networks of ReLUs begin as He et al. 2015 say: fan-out for convolutions as in ResNet, fan-in
 // uniform for linear layers as in LibTorch. Transformers begin with a normal distribution of
 // deviation 0.02 (Devlin et al. 2019).
-void Network::Impl::initialise(const Node& node, const Tensors& t) const {
+void Network::initialise(const Node& node, const Tensors& t) const {
   const c10::NoGradGuard no_grad;
   if (node.op == Op::batch_norm || node.op == Op::layer_norm) {
     t.weight.fill_(1);
@@ -200,7 +167,7 @@ void Network::Impl::initialise(const Node& node, const Tensors& t) const {
   }
 }
 
-at::Tensor Network::Impl::forward(const at::Tensor& input) {
+at::Tensor Network::forward(const at::Tensor& input) {
   std::vector<at::Tensor> values(description_.nodes.size());
   values[0] = input;
   for (std::size_t i = 1; i < values.size(); ++i) {
@@ -211,7 +178,7 @@ at::Tensor Network::Impl::forward(const at::Tensor& input) {
 }
 
 // The value of one node, from the values of its inputs.
-at::Tensor Network::Impl::run(std::size_t index, const std::vector<at::Tensor>& values) {
+at::Tensor Network::run(std::size_t index, const std::vector<at::Tensor>& values) {
   const Node& node = description_.nodes[index];
   Tensors& t = tensors_[index];
   at::Tensor x = values[to_index(node.inputs.front())];
@@ -269,7 +236,7 @@ at::Tensor Network::Impl::run(std::size_t index, const std::vector<at::Tensor>& 
 }
 
 // q, k, v [B, T, D] -> [B, heads, T, D / heads] -> [B, T, D].
-at::Tensor Network::Impl::attend(const Node& node, const std::vector<at::Tensor>& inputs) const {
+at::Tensor Network::attend(const Node& node, const std::vector<at::Tensor>& inputs) const {
   const std::vector<at::Tensor> qkv = inputs.size() == 1 ? at::chunk(inputs[0], 3, -1) : inputs;
   const auto split = [&](const at::Tensor& x) {
     return x.view({x.size(0), x.size(1), node.heads, -1}).transpose(1, 2);
@@ -280,32 +247,15 @@ at::Tensor Network::Impl::attend(const Node& node, const std::vector<at::Tensor>
   return y.transpose(1, 2).flatten(2);
 }
 
-Network::Network(models::Description description)
-    : impl_(std::make_shared<Impl>(std::move(description))) {
-  for (const auto& item : impl_->named_parameters())
-    impl_->named_.emplace_back(item.key(), item.value());
-  for (const auto& item : impl_->named_buffers())
-    impl_->named_buffers_.emplace_back(item.key(), item.value());
-}
-Network::~Network() = default;
-
-at::Tensor Network::forward(const at::Tensor& input) { return impl_->forward(input); }
-void Network::train(bool on) { impl_->train(on); }
-void Network::set_norm_momentum(double momentum) { impl_->norm_momentum_ = momentum; }
-torch::nn::Module& Network::module() { return *impl_; }
-const torch_adapter::NamedTensors& Network::parameters() const { return impl_->named_; }
-const torch_adapter::NamedTensors& Network::buffers() const { return impl_->named_buffers_; }
-const models::Description& Network::description() const { return impl_->description_; }
-
 std::vector<torch_adapter::LayerSpec> Network::layers() const {
   std::vector<torch_adapter::LayerSpec> layers;
-  const std::vector<Node>& nodes = impl_->description_.nodes;
+  const std::vector<Node>& nodes = description_.nodes;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const auto kind = layer_kind(nodes[i].op);
     if (!kind) continue;
-    const Impl::Tensors& t = impl_->tensors_[i];
+    const Tensors& t = tensors_[i];
     torch_adapter::LayerSpec layer{nodes[i].name, *kind, t.weight, t.bias};
-    layer.trains = [module = impl_.get()] { return module->is_training(); };
+    layer.trains = [this] { return is_training(); };
     if (nodes[i].op == Op::position_embedding || nodes[i].op == Op::constant_embedding)
       layer.refusal = "every sample adds the same rows of it";
     if (std::any_of(nodes.begin(), nodes.end(), [&](const Node& other) {
@@ -318,7 +268,7 @@ std::vector<torch_adapter::LayerSpec> Network::layers() const {
 }
 
 bool Network::draws() const {
-  for (const Node& node : impl_->description_.nodes)
+  for (const Node& node : description_.nodes)
     if (node.rate > 0) return true;
   return false;
 }

@@ -20,58 +20,46 @@ using torch::optim::AdamParamState;
 using torch::optim::SGDParamState;
 
 // The rates given here do not matter: at_rate() sets the rate before every step.
-std::unique_ptr<torch::optim::Optimizer> make(const OptimizerOptions& o,
+std::unique_ptr<torch::optim::Optimizer> make(const TrainOptions& o,
                                               std::vector<at::Tensor> parameters) {
-  if (o.name == "sgd")
+  if (o.optimizer == "sgd")
     return std::make_unique<torch::optim::SGD>(std::move(parameters),
                                                torch::optim::SGDOptions(0.1)
                                                    .momentum(o.momentum)
                                                    .nesterov(o.momentum > 0)
                                                    .weight_decay(o.weight_decay));
-  if (o.name == "adam")
+  if (o.optimizer == "adam")
     return std::make_unique<torch::optim::Adam>(
         std::move(parameters), torch::optim::AdamOptions(0.001).weight_decay(o.weight_decay));
-  throw UsageError("--optimizer: unknown optimizer \"" + o.name + "\". Known: sgd, adam");
+  throw UsageError("--optimizer: unknown optimizer \"" + o.optimizer + "\". Known: sgd, adam");
 }
 
 }  // namespace
 
-struct Optimizer::Impl {
-  std::string name;
-  Named parameters;
-  std::unique_ptr<torch::optim::Optimizer> torch;
-
-  torch::optim::OptimizerParamState* find(const at::Tensor& parameter) const {
-    const auto found = torch->state().find(parameter.unsafeGetTensorImpl());
-    return found == torch->state().end() ? nullptr : found->second.get();
-  }
-};
-
-Optimizer::Optimizer(const OptimizerOptions& options, Named parameters)
-    : impl_(std::make_unique<Impl>()) {
+Optimizer::Optimizer(const TrainOptions& options, Named parameters)
+    : name_(options.optimizer), parameters_(std::move(parameters)) {
   std::vector<at::Tensor> tensors;
-  for (const auto& [name, tensor] : parameters) tensors.push_back(tensor);
-  impl_->name = options.name;
-  impl_->torch = make(options, std::move(tensors));
-  impl_->parameters = std::move(parameters);
+  for (const auto& [name, tensor] : parameters_) tensors.push_back(tensor);
+  torch_ = make(options, std::move(tensors));
 }
 Optimizer::~Optimizer() = default;
 
 torch::optim::Optimizer& Optimizer::at_rate(double learning_rate) {
-  for (auto& group : impl_->torch->param_groups()) group.options().set_lr(learning_rate);
-  return *impl_->torch;
+  for (auto& group : torch_->param_groups()) group.options().set_lr(learning_rate);
+  return *torch_;
 }
 
 void Optimizer::zero_grad() {
-  for (const auto& [name, tensor] : impl_->parameters) tensor.mutable_grad() = at::Tensor();
+  for (const auto& [name, tensor] : parameters_) tensor.mutable_grad() = at::Tensor();
 }
 
 Optimizer::Named Optimizer::state() const {
   Named all;
-  for (const auto& [name, tensor] : impl_->parameters) {
-    const auto* state = impl_->find(tensor);
-    if (!state) continue;
-    if (impl_->name == "sgd") {
+  for (const auto& [name, tensor] : parameters_) {
+    const auto found = torch_->state().find(tensor.unsafeGetTensorImpl());
+    if (found == torch_->state().end()) continue;
+    const torch::optim::OptimizerParamState* const state = found->second.get();
+    if (name_ == "sgd") {
       const at::Tensor& momentum = static_cast<const SGDParamState*>(state)->momentum_buffer();
       if (momentum.defined()) all.emplace_back("momentum." + name, momentum);
       continue;
@@ -97,10 +85,10 @@ void Optimizer::load_state(const Named& state, const std::string& place) {
     by_name.erase(found);
     return copy;
   };
-  auto& live = impl_->torch->state();
+  auto& live = torch_->state();
   live.clear();
-  for (const auto& [name, tensor] : impl_->parameters) {
-    if (impl_->name == "sgd") {
+  for (const auto& [name, tensor] : parameters_) {
+    if (name_ == "sgd") {
       if (!by_name.contains("momentum." + name)) continue;  // never had a gradient
       auto one = std::make_unique<SGDParamState>();
       one->momentum_buffer(take("momentum." + name, tensor.sizes()));

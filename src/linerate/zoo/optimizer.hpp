@@ -10,24 +10,20 @@
 #include <utility>
 #include <vector>
 
+#include "linerate/zoo/train.hpp"
+
 namespace torch::optim {
 class Optimizer;
 }
 
 namespace linerate::zoo {
 
-struct OptimizerOptions {
-  std::string name = "sgd";  // "sgd" (Nesterov momentum), "adam"
-  double momentum = 0.9;     // sgd
-  double weight_decay = 0;
-};
-
 class Optimizer {
  public:
   using Named = std::vector<std::pair<std::string, at::Tensor>>;
 
-  /// Throws UsageError for an unknown name.
-  Optimizer(const OptimizerOptions& options, Named parameters);
+  /// "sgd" has Nesterov's momentum; "adam". Throws UsageError for an unknown name.
+  Optimizer(const TrainOptions& options, Named parameters);
   ~Optimizer();
 
   /// LibTorch's own, at this learning rate from now on.
@@ -41,8 +37,9 @@ class Optimizer {
   void load_state(const Named& state, const std::string& place);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  const std::string name_;
+  const Named parameters_;
+  std::unique_ptr<torch::optim::Optimizer> torch_;
 };
 
 // The learning rate over a run.

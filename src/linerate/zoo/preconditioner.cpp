@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -90,10 +91,8 @@ struct Alike {
   std::string pattern;
   int layers = 0;
 
-  bool holds(const RegisteredLayer& other) const {
-    return pattern == without_numbers(other.name) && first.kind == other.kind &&
-           first.a == other.a && first.g == other.g && first.groups == other.groups &&
-           first.reason == other.reason;
+  auto key() const {
+    return std::tie(pattern, first.kind, first.a, first.g, first.groups, first.reason);
   }
 };
 
@@ -101,42 +100,39 @@ struct Alike {
 std::vector<Alike> by_line(const std::vector<RegisteredLayer>& layers) {
   std::vector<Alike> lines;
   for (const RegisteredLayer& layer : layers) {
+    const Alike mine{layer, without_numbers(layer.name), 1};
     const auto same = std::find_if(lines.begin(), lines.end(),
-                                   [&](const Alike& line) { return line.holds(layer); });
-    Alike& line = same != lines.end()
-                      ? *same
-                      : lines.emplace_back(Alike{layer, without_numbers(layer.name), 0});
-    ++line.layers;
+                                   [&](const Alike& line) { return line.key() == mine.key(); });
+    if (same != lines.end())
+      ++same->layers;
+    else
+      lines.push_back(mine);
   }
   return lines;
 }
 
 bool is_norm(const RegisteredLayer& layer) { return layer.a == 0; }
 
-// A norm layer has no pair of factors, but a matrix of 2 x 2 for each unit: scale and shift.
-std::string factor_a(const RegisteredLayer& layer) {
-  if (is_norm(layer)) return "";
-  return layer.kind == "embedding" ? fmt::format("diagonal of {}", layer.a)
-                                   : fmt::format("{0} x {0}", layer.a);
-}
-std::string factor_g(const RegisteredLayer& layer) {
-  return is_norm(layer) ? fmt::format("2 x 2, {} times", layer.g)
-                        : fmt::format("{0} x {0}", layer.g);
-}
-
 /// Counts its weight and bias.
 std::int64_t parameters_of(const RegisteredLayer& layer) {
   return is_norm(layer) ? 2 * layer.g : layer.groups * layer.a * layer.g;
 }
 
+// A norm layer has no pair of factors, but a matrix of 2 x 2 for each unit: scale and shift.
 std::vector<std::string> row_of(const Alike& line) {
   const RegisteredLayer& layer = line.first;
-  const std::string name = line.layers > 1 ? line.pattern : layer.name;
-  if (!layer.reason.empty())
-    return {name, fmt::format("{}", line.layers), layer.kind, "", "", "left: " + layer.reason};
+  std::vector<std::string> row = {line.layers > 1 ? line.pattern : layer.name,
+                                  fmt::format("{}", line.layers), layer.kind};
+  const auto add = [&](const std::string& a, const std::string& g, const std::string& said) {
+    row.insert(row.end(), {a, g, said});
+    return row;
+  };
+  if (!layer.reason.empty()) return add("", "", "left: " + layer.reason);
   const std::string pairs = layer.groups > 1 ? fmt::format("{} pairs", layer.groups) : "";
-  return {name, fmt::format("{}", line.layers), layer.kind, factor_a(layer), factor_g(layer),
-          pairs};
+  if (is_norm(layer)) return add("", fmt::format("2 x 2, {} times", layer.g), pairs);
+  const std::string a = layer.kind == "embedding" ? fmt::format("diagonal of {}", layer.a)
+                                                  : fmt::format("{0} x {0}", layer.a);
+  return add(a, fmt::format("{0} x {0}", layer.g), pairs);
 }
 
 }  // namespace

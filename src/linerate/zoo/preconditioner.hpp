@@ -10,10 +10,11 @@
 #include "linerate/kfac/kfac.hpp"
 #include "linerate/kfac/kfac_report.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
-#include "linerate/zoo/network.hpp"
 #include "linerate/zoo/train.hpp"
 
 namespace linerate::zoo {
+
+class Network;
 
 /// `rate`: the optimizer's, of the step that is being taken. `network` and `optimizer` outlive the
 /// result.

@@ -141,8 +141,6 @@ constexpr double kTimingRate = 1e-6;      // gradients stay those of the first w
 constexpr std::int64_t kWarmUp = 8;       // strategies plan again in their first steps
 constexpr std::int64_t kTestPoints = 20;  // of a training, if nothing else is asked for
 
-std::int64_t steps_of(const TrainedSetupOptions& o) { return o.train.steps.value_or(300); }
-
 // The base options with this strategy.
 TrainOptions options_for(const std::string& strategy, const TrainOptions& base) {
   TrainOptions options = base;
@@ -189,60 +187,40 @@ doc::TrainedRun trained(comm::Communicator& communicator, const TrainOptions& op
   return run;
 }
 
-/// The trainings of one setup, one after the other.
-class Trainings {
- public:
-  Trainings(doc::Setup& setup, comm::Communicator& communicator, const TrainedSetupOptions& o,
-            const verbs::Progress& progress)
-      : setup_(setup), communicator_(communicator), o_(o), progress_(progress) {}
-
-  void run() {
-    const std::vector<doc::TimedRun> timed = setup_.timed;
-    for (std::size_t i = 0; i < timed.size(); ++i)
-      if (timed[i].role != doc::Role::repeat) train(timed[i], rate_of(timed, i));
-  }
-
- private:
-  /// The learning rate of a run. Candidates stand in the order of contest.candidates, after the
-  /// baselines, and may have rates of their own.
-  double rate_of(const std::vector<doc::TimedRun>& timed, std::size_t index) const {
-    const double base = learning_rate(o_.train);
-    if (timed[index].role != doc::Role::candidate) return base;
-    const std::size_t baselines = timed.size() - o_.contest.candidates.size();
-    const auto own = o_.rates.find(o_.contest.candidates[index - baselines]);
-    return own == o_.rates.end() ? base : own->second;
-  }
-
-  // Trains for equal steps, and for equal time unless that is as many steps.
-  void train(const doc::TimedRun& timed, double rate) {
-    const std::int64_t steps = steps_of(o_);
-    add(timed, rate, steps, doc::Budget::steps);
-    const auto in_time = compare::steps_in_equal_time(setup_, timed.strategy, steps);
-    if (o_.equal_time && in_time && *in_time != steps)
-      add(timed, rate, *in_time, doc::Budget::time);
-  }
-
-  void add(const doc::TimedRun& timed, double rate, std::int64_t steps, doc::Budget budget) {
-    TrainOptions options = options_for(timed.strategy, o_.train);
-    options.rate = rate;
-    options.steps = steps;
+/// The trainings of one setup, one after the other. Candidates stand in the order of
+/// contest.candidates, after the baselines, and may have learning rates of their own. Each setup
+/// trains for equal steps, and for equal time unless that is as many steps.
+void train_all(doc::Setup& setup, comm::Communicator& communicator, const TrainedSetupOptions& o,
+               const verbs::Progress& progress) {
+  const std::vector<doc::TimedRun> timed = setup.timed;
+  const std::size_t baselines = timed.size() - o.contest.candidates.size();
+  for (std::size_t i = 0; i < timed.size(); ++i) {
+    if (timed[i].role == doc::Role::repeat) continue;
+    TrainOptions options = options_for(timed[i].strategy, o.train);
+    options.rate = learning_rate(o.train);
+    if (timed[i].role == doc::Role::candidate)
+      if (const auto own = o.rates.find(o.contest.candidates[i - baselines]); own != o.rates.end())
+        options.rate = own->second;
     options.epochs.reset();
     options.ends_when_diverged = true;
-    if (!options.test_every) options.test_every = std::max<std::int64_t>(1, steps / kTestPoints);
-    for (int s = 0; s < o_.seeds; ++s) {
-      options.seed = o_.train.seed + static_cast<std::uint64_t>(s);
-      if (progress_)
-        progress_(fmt::format("training {}, equal {}, seed {}", timed.strategy, name_of(budget),
-                              options.seed));
-      setup_.trained.push_back(trained(communicator_, options, timed.role, budget));
-    }
+    const auto add = [&](std::int64_t steps, doc::Budget budget) {
+      options.steps = steps;
+      options.test_every =
+          o.train.test_every.value_or(std::max<std::int64_t>(1, steps / kTestPoints));
+      for (int s = 0; s < o.seeds; ++s) {
+        options.seed = o.train.seed + static_cast<std::uint64_t>(s);
+        if (progress)
+          progress(fmt::format("training {}, equal {}, seed {}", timed[i].strategy,
+                               name_of(budget), options.seed));
+        setup.trained.push_back(trained(communicator, options, timed[i].role, budget));
+      }
+    };
+    const std::int64_t steps = o.train.steps.value_or(300);
+    add(steps, doc::Budget::steps);
+    const auto in_time = compare::steps_in_equal_time(setup, timed[i].strategy, steps);
+    if (o.equal_time && in_time && *in_time != steps) add(*in_time, doc::Budget::time);
   }
-
-  doc::Setup& setup_;
-  comm::Communicator& communicator_;
-  const TrainedSetupOptions& o_;
-  const verbs::Progress& progress_;
-};
+}
 
 }  // namespace
 
@@ -260,7 +238,7 @@ verbs::NewSetup trained_setup(comm::Communicator& communicator, TrainedSetupOpti
   place.batch = o.train.batch;
   const auto run = [=, &communicator, o = std::move(o)](doc::Setup& setup) {
     time_steps(setup, communicator, o, progress);
-    if (o.seeds > 0) Trainings(setup, communicator, o, progress).run();
+    if (o.seeds > 0) train_all(setup, communicator, o, progress);
   };
   return {std::move(place), run};
 }

@@ -92,6 +92,16 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target) {
   return at::cross_entropy_loss(logits.flatten(0, -2), target.flatten());
 }
 
+/// Does something with the samples of each batch of this range, in their order.
+template <typename Act>
+void in_batches(const Range& whole, std::int64_t batch, Act&& act) {
+  std::vector<std::int64_t> indices(to_index(whole.size()));
+  std::iota(indices.begin(), indices.end(), whole.begin);
+  const std::span<const std::int64_t> all(indices);
+  for (std::size_t at = 0; at < all.size(); at += to_index(batch))
+    act(all.subspan(at, std::min(to_index(batch), all.size() - at)));
+}
+
 /// Runs an action and rewords what LibTorch throws. The stack of its frames is left out, and lack
 /// of memory becomes an error of the options that asked for it.
 void speak_plainly(const std::function<void()>& action) {
@@ -179,16 +189,14 @@ Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
   parallel.name = shared.name;
   parallel_ =
       std::make_unique<torch_adapter::DataParallel>(network_->module(), communicator_, parallel);
-  if (!resumed_curvature_.empty())
-    comm::require_success(communicator_, "resuming", [this] {
-      const std::string place = checkpoint_file(options_.checkpoint).string();
+  if (resumed_curvature_.empty() && resumed_compression_.empty()) return;
+  comm::require_success(communicator_, "resuming", [this] {
+    const std::string place = checkpoint_file(options_.checkpoint).string();
+    if (!resumed_curvature_.empty())
       parallel_->load_curvature_state(torch_adapter::kfac_state_of(resumed_curvature_, place));
-    });
-  if (!resumed_compression_.empty())
-    comm::require_success(communicator_, "resuming", [this] {
-      parallel_->load_compression_state(resumed_compression_,
-                                        checkpoint_file(options_.checkpoint).string());
-    });
+    if (!resumed_compression_.empty())
+      parallel_->load_compression_state(resumed_compression_, place);
+  });
 }
 
 /// The part of the set-up in which ranks do not communicate.
@@ -208,8 +216,7 @@ void Trainer::set_up() {
   buffers_ = network_->buffers();
   train_batches_ = std::make_unique<Batcher>(data_.train, data_);
   test_batches_ = std::make_unique<Batcher>(data_.test, data_);
-  optimizer_ = std::make_unique<Optimizer>(
-      OptimizerOptions{options_.optimizer, options_.momentum, options_.weight_decay}, parameters_);
+  optimizer_ = std::make_unique<Optimizer>(options_, parameters_);
   plan_ = {data_.train.size(), options_.batch * communicator_.size(), communicator_.size()};
   if (plan_.steps() < 1)
     throw UsageError("--batch: expected at most " + std::to_string(data_.train.size()) +
@@ -242,7 +249,7 @@ TrainReport Trainer::run() {
     if (!diverged_.empty()) break;
     require_same_state();
     if (ended_by_ != 0) break;
-    const TestResult result = test();
+    const TestReport& result = test();
     epoch.test_loss = result.loss;
     epoch.test_accuracy = result.accuracy;
     report.epochs.push_back(epoch);
@@ -267,7 +274,9 @@ TrainReport Trainer::run() {
     report.sent_bytes_per_step = std::llround(median(sent_bytes_));
     report.received_bytes_per_step = std::llround(median(received_bytes_));
   }
-  sum_losses(report);
+  report.losses = losses_;
+  if (!losses_.empty())
+    communicator_.all_reduce(comm::buffer(report.losses), comm::Reduce::sum, "losses")->wait();
   write_losses(report);
   if (measurement_) write_recorded(/*last=*/true);
   if (measured_) {
@@ -370,7 +379,12 @@ bool Trainer::run_epoch(EpochReport& report) {
     samples_ += whole.size();
     ++step_in_epoch_;
     ++step_;
-    watch_steps(duration, loss);
+    seconds_.push_back(duration);
+    losses_.push_back(loss);
+    // This rank's part of the mean over the batch. Parts are about equal, so times the ranks it is
+    // shown as the whole.
+    if (communicator_.rank() == 0 && observer_.on_step)
+      observer_.on_step(step_, last_step_, loss * communicator_.size());
     if (record && measurement_->is_worth_writing()) write_recorded(measurement_->is_whole());
     if (options_.checkpoint_every && !options_.checkpoint.empty() &&
         step_ % *options_.checkpoint_every == 0)
@@ -402,15 +416,6 @@ StepProbe Trainer::take_step() {
   step(plan_.step(step_ % whole_steps), Mode::exchange, &probe);
   ++step_;
   return probe;
-}
-
-// `loss` is this rank's part of the mean over the batch. Parts are about equal, so times the ranks
-// it is shown as the whole.
-void Trainer::watch_steps(double seconds, double loss) {
-  seconds_.push_back(seconds);
-  losses_.push_back(loss);
-  if (communicator_.rank() == 0 && observer_.on_step)
-    observer_.on_step(step_, last_step_, loss * communicator_.size());
 }
 
 // The moments in `probe` are the borders of the step's parts. A loss that is no number is refused
@@ -494,36 +499,25 @@ void Trainer::measure_compute_only() {
 std::vector<at::Tensor> Trainer::average_norms_anew() {
   std::vector<at::Tensor> kept;
   for (const auto& [name, tensor] : buffers_) kept.push_back(tensor.clone());
-  const std::int64_t samples = std::min(*options_.norm_samples, data_.train.size());
-  std::vector<std::int64_t> indices;
-  for (std::int64_t at = 0, batch = 1; at < samples; ++batch) {
-    indices.clear();
-    for (const std::int64_t until = std::min(at + options_.batch, samples); at < until; ++at)
-      indices.push_back(at);
-    network_->set_norm_momentum(1 / static_cast<double>(batch));  // the mean over the batches
-    network_->forward(train_batches_->gather(indices).input);
-  }
+  double batches = 0;
+  in_batches({0, std::min(*options_.norm_samples, data_.train.size())}, options_.batch,
+             [&](std::span<const std::int64_t> indices) {
+               network_->set_norm_momentum(1 / ++batches);  // the mean over the batches
+               network_->forward(train_batches_->gather(indices).input);
+             });
   network_->set_norm_momentum(kNormMomentum);
   return kept;
 }
 
-void Trainer::restore_buffers(const std::vector<at::Tensor>& kept) {
-  for (std::size_t i = 0; i < kept.size(); ++i) buffers_[i].second.copy_(kept[i]);
-}
-
 // Each rank tests its share of the test samples; sums of loss, right answers and targets travel.
-Trainer::TestResult Trainer::run_test() {
+TestReport Trainer::run_test() {
   const c10::NoGradGuard no_grad;
   std::vector<at::Tensor> kept;
   if (options_.norm_samples) kept = average_norms_anew();
   network_->train(false);
   const Range mine = share_of({0, data_.test.size()}, communicator_.rank(), communicator_.size());
-  std::vector<std::int64_t> indices;
   double sums[3] = {0, 0, 0};  // loss, right, targets
-  for (std::int64_t at = mine.begin; at < mine.end;) {
-    indices.clear();
-    const std::int64_t until = std::min(at + std::max<std::int64_t>(options_.batch, 100), mine.end);
-    for (; at < until; ++at) indices.push_back(at);
+  const auto test_some = [&](std::span<const std::int64_t> indices) {
     const Batch batch = test_batches_->gather(indices);
     const at::Tensor logits = network_->forward(batch.input);
     const double targets = static_cast<double>(batch.target.numel());
@@ -531,26 +525,18 @@ Trainer::TestResult Trainer::run_test() {
     sums[1] +=
         static_cast<double>(at::eq(logits.argmax(-1), batch.target).sum().item<std::int64_t>());
     sums[2] += targets;
-  }
+  };
+  in_batches(mine, std::max<std::int64_t>(options_.batch, 100), test_some);
   communicator_.all_reduce(comm::buffer(sums), comm::Reduce::sum, "test results")->wait();
   network_->train(true);
-  restore_buffers(kept);
-  return {sums[0] / sums[2], sums[1] / sums[2]};
-}
-
-Trainer::TestResult Trainer::test() {
-  if (!tests_.empty() && tests_.back().step == step_)
-    return {tests_.back().loss, tests_.back().accuracy};
-  const TestResult result = run_test();
+  for (std::size_t i = 0; i < kept.size(); ++i) buffers_[i].second.copy_(kept[i]);
   const double train_s = std::accumulate(seconds_.begin(), seconds_.end(), 0.0);
-  tests_.push_back({step_, train_s, result.loss, result.accuracy});
-  return result;
+  return {step_, train_s, sums[0] / sums[2], sums[1] / sums[2]};
 }
 
-void Trainer::sum_losses(TrainReport& report) {
-  report.losses = losses_;
-  if (losses_.empty()) return;
-  communicator_.all_reduce(comm::buffer(report.losses), comm::Reduce::sum, "losses")->wait();
+const TestReport& Trainer::test() {
+  if (tests_.empty() || tests_.back().step != step_) tests_.push_back(run_test());
+  return tests_.back();
 }
 
 // Over the bytes of all parameters and buffers, in their order.

@@ -42,10 +42,6 @@ class Trainer {
   std::int64_t parameters() const { return network_->description().parameter_elements(); }
 
  private:
-  // Over all test samples, on every rank.
-  struct TestResult {
-    double loss = 0, accuracy = 0;
-  };
   /// How a step runs: with its exchange, or computing only and without a trace in the model.
   enum class Mode { exchange, compute_only };
 
@@ -67,17 +63,15 @@ class Trainer {
   /// mean loss, whose sum over the ranks is that loss. Fills the moments of `probe`.
   double step(Range whole, Mode mode, StepProbe* probe);
   void measure_compute_only();
-  void watch_steps(double seconds, double loss);
   /// Batch norm's averages of the first `norm_samples` training samples, by the weights of now.
   /// Returns the buffers as they were.
   std::vector<at::Tensor> average_norms_anew();
-  void restore_buffers(const std::vector<at::Tensor>& kept);
-  TestResult run_test();
+  /// Over all test samples, on every rank.
+  TestReport run_test();
   /// run_test() and note the result; once a step.
-  TestResult test();
+  const TestReport& test();
   /// run_epoch(), or false if a loss ended the run and may.
   bool run_epoch_or_diverge(EpochReport& epoch);
-  void sum_losses(TrainReport& report);
   void write_losses(const TrainReport& report);
   /// Writes what was recorded so far; `last`: and records nothing more.
   void write_recorded(bool last);

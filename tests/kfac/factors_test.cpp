@@ -154,25 +154,21 @@ struct Tokens : torch::nn::Module {
   }
 };
 
-TEST(SharedPositions, ExpandIsExactForALossOfEachToken) {
-  Tokens model(false);
-  KFAC pre(model, plain_options(Over::sum));
-  const at::Tensor z = model.forward(noise({3, 4, 4}, 41)), t = noise({3, 4, 3}, 42);
-  exact_fisher(pre, z, LossKind::squared_error);
-  const auto loss = [&](const at::Tensor& out) { return (out - t).square().sum(); };
-  expect_gauss_newton(pre, 0, z, loss, model.a, "expand");
-  expect_gauss_newton(pre, 1, z, loss, model.b, "expand");
-}
-
-TEST(SharedPositions, ReduceIsExactForAPooledOutput) {
-  Tokens model(true);
-  KfacOptions options = plain_options(Over::batch_positions_features);
-  options.shared_positions = SharedPositions::reduce;
-  KFAC pre(model, options);
-  const at::Tensor z = model.forward(noise({3, 4, 4}, 41)), t = noise({3, 3}, 42);
-  exact_fisher(pre, z, LossKind::squared_error);
-  const auto loss = [&](const at::Tensor& out) { return torch::mse_loss(out, t); };
-  expect_gauss_newton(pre, 0, z, loss, model.a, "reduce");
+/// Expanded for a loss of each token, reduced for a pooled output.
+TEST(SharedPositions, OfTokensAreExact) {
+  for (const bool reduce : {false, true}) {
+    Tokens model(reduce);
+    KfacOptions options = plain_options(reduce ? Over::batch_positions_features : Over::sum);
+    if (reduce) options.shared_positions = SharedPositions::reduce;
+    KFAC pre(model, options);
+    const at::Tensor z = model.forward(noise({3, 4, 4}, 41)), t = noise(z.sizes(), 42);
+    exact_fisher(pre, z, LossKind::squared_error);
+    const auto loss = [&](const at::Tensor& out) {
+      return reduce ? torch::mse_loss(out, t) : (out - t).square().sum();
+    };
+    expect_gauss_newton(pre, 0, z, loss, model.a, reduce ? "reduce" : "expand");
+    if (!reduce) expect_gauss_newton(pre, 1, z, loss, model.b, "expand");
+  }
 }
 
 template <std::size_t D>
@@ -224,11 +220,9 @@ void expect_exact(const ConvCases<D>& cases, at::IntArrayRef input, bool reduce 
   }
 }
 
-TEST(SharedPositions, ConvolutionsExpandedAreExactBeforeAMapOfEachPosition) {
-  expect_exact<torch::nn::Conv2d>(conv_cases(), {2, 4, 6, 7});
-}
-TEST(SharedPositions, ConvolutionsReducedAreExactForAPooledOutput) {
-  expect_exact<torch::nn::Conv2d>(conv_cases(), {2, 4, 6, 7}, true);
+TEST(SharedPositions, ConvolutionsAreExactBeforeAMapOfEachPositionOrReducedForAPooledOutput) {
+  for (const bool reduce : {false, true})
+    expect_exact<torch::nn::Conv2d>(conv_cases(), {2, 4, 6, 7}, reduce);
 }
 
 TEST(SharedPositions, ConvolutionsOfOneDimensionAreExactBeforeAMapOfEachPosition) {

@@ -381,20 +381,21 @@ TEST(Passes, SeeAnAttentionsOutputProjection) {
   EXPECT_EQ(pre.registration_report().size(), 2u);  // in_proj_weight is the attention's own
 }
 
-TEST(Passes, OfATransposedWeightAreRefused) {
-  torch::nn::Linear layer(torch::nn::LinearOptions(3, 3).bias(false));
-  set_weights(*layer, 340);
-  KFAC pre(*layer, empirical());
-  const at::Tensor code = layer(noise({2, 3}, 341));
-  code.matmul(layer->weight).sum().backward();  // a tied decoder
-  EXPECT_THAT(thrown_by([&] { pre.step(); }), HasSubstr("skip the layer"));
-}
-
-TEST(Passes, ThatHideTheWeightAreRefused) {
-  torch::nn::Linear layer = weighted(3, 2, 342);
-  KFAC pre(*layer, empirical());
-  torch::addmm(layer->bias, noise({2, 3}, 343), (layer->weight * 2).t()).sum().backward();
-  EXPECT_THAT(thrown_by([&] { pre.step(); }), HasSubstr("no operator was seen"));
+TEST(Passes, ThatUseTheWeightOtherwiseOrHideItAreRefused) {
+  using Use = std::function<void(torch::nn::Linear&, const at::Tensor&)>;
+  for (const auto& [said, use] : std::vector<std::pair<const char*, Use>>{
+           {"skip the layer",  // a tied decoder
+            [](auto& layer, const at::Tensor& x) {
+              layer(x).matmul(layer->weight).sum().backward();
+            }},
+           {"no operator was seen", [](auto& layer, const at::Tensor& x) {
+              torch::addmm(layer->bias, x, (layer->weight * 2).t()).sum().backward();
+            }}}) {
+    torch::nn::Linear layer = weighted(3, 3, 340);
+    KFAC pre(*layer, empirical());
+    use(layer, noise({2, 3}, 341));
+    EXPECT_THAT(thrown_by([&] { pre.step(); }), HasSubstr(said));
+  }
 }
 
 TEST(Passes, OfAWeightThatAnotherLossReadsAreFine) {

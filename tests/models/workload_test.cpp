@@ -36,21 +36,18 @@ TEST(ZooWorkload, SplitsAStepOneToTwo) {
   EXPECT_NEAR(before, w.backward_s, 1e-12);  // the first layer's gradients end the backward pass
 }
 
-TEST(ZooWorkload, WithoutTimesTheyAreAbsentNotZero) {
+TEST(ZooWorkload, WithoutTimesTheyAreAbsentNotZeroAndHalfOfThemIsAnError) {
   const doc::Workload w = workload("mlp");
   EXPECT_FALSE(w.forward_s.has_value());
   EXPECT_FALSE(w.step_s.has_value());
   EXPECT_FALSE(w.layers[0].forward_s.has_value());
+  EXPECT_THROW(static_cast<void>(workload("mlp", {.forward_s = 1.0})), UsageError);
 }
 
 TEST(ZooWorkload, BuffersAreThoseOfBatchNorm) {
   // ResNet-18: 4800 channels in 20 batch norms, mean and variance of 4 bytes, a counter of 8 bytes
   // each.
   EXPECT_EQ(workload("resnet18").buffer_bytes, 4800 * 8 + 20 * 8);
-}
-
-TEST(ZooWorkload, HalfOfTheTimesIsAnError) {
-  EXPECT_THROW(static_cast<void>(workload("mlp", {.forward_s = 1.0})), UsageError);
 }
 
 TEST(ZooName, IsWhatFollowsThePrefix) {

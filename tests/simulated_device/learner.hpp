@@ -73,6 +73,13 @@ inline bool preconditions(const std::string& strategy) {
   return strategy.find("kfac") != std::string::npos;
 }
 
+/// A wait of the host between steps, for a plan by measured times: of what is probed, and when a
+/// window of measured steps is full.
+inline bool is_of_times(const std::string& wait) {
+  return wait == "an event" || wait == "an event [compare clocks]" ||
+         wait == "an event [times of measured steps]";
+}
+
 struct Learner {
   int rank;
   at::Device device;

@@ -129,9 +129,7 @@ bool is_planned_by_times(const Strategy& strategy) {
 }
 
 bool is_named(const Strategy& strategy, const std::string& wait, bool has_new_plan) {
-  const bool is_of_times = wait == "an event" || wait == "an event [compare clocks]" ||
-                           wait == "an event [times of measured steps]";
-  if (is_of_times && is_planned_by_times(strategy)) return true;
+  if (is_of_times(wait) && is_planned_by_times(strategy)) return true;
   return std::any_of(std::begin(kNamed), std::end(kNamed), [&](const NamedWait& named) {
     return strategy.has(named.strategy) && wait.starts_with(named.reason) &&
            (!named.of_a_new_plan || has_new_plan);

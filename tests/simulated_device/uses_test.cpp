@@ -100,65 +100,74 @@ auto of_program(Act&& act) {
 
 // ---- the uses ----
 
-void plain(Run& run) {
-  Learner& l = run.learner();
-  for (int step = 0; step < kUsedSteps; ++step) {
-    l.pass(step);
-    l.step();
-  }
+void plain(Run&, Learner& l, int step) {
+  l.pass(step);
+  l.step();
 }
 
-void unused_layers(Run& run) {
-  Learner& l = run.learner();
-  for (int step = 0; step < kUsedSteps; ++step) {
-    l.pass(step, step % 4 != 3 && (step % 4 != 2 || run.rank() == 0));
-    l.step();
-  }
+void unused_layers(Run& run, Learner& l, int step) {
+  l.pass(step, step % 4 != 3 && (step % 4 != 2 || run.rank() == 0));
+  l.step();
 }
 
-void train_by_unequal_batches(Run& run, Learner& l) {
-  for (int step = 0; step < kUsedSteps; ++step) {
-    if (step % 3 == 1) l.parallel->set_batch(kRows + run.rank());
-    l.pass(step, step % 4 != 3);
-    l.step();
-  }
+void unequal_batches(Run& run, Learner& l, int step) {
+  if (step % 3 == 1) l.parallel->set_batch(kRows + run.rank());
+  l.pass(step, step % 4 != 3);
+  l.step();
 }
-void unequal_batches(Run& run) { train_by_unequal_batches(run, run.learner()); }
 
-void accumulation(Run& run) {
-  Learner& l = run.learner();
-  for (int step = 0; step < kUsedSteps; ++step) {
-    if (step % 3 != 0) l.parallel->accumulate([&] { l.pass(step + 0.25); });
-    l.pass(step);
-    l.step();
-  }
+void accumulation(Run&, Learner& l, int step) {
+  if (step % 3 != 0) l.parallel->accumulate([&] { l.pass(step + 0.25); });
+  l.pass(step);
+  l.step();
 }
 
 /// A step whose passes all only accumulate, and one without a pass, too.
-void no_sync(Run& run) {
-  Learner& l = run.learner();
-  for (int step = 0; step < kUsedSteps; ++step) {
-    {
-      const auto guard = l.parallel->no_sync();
-      l.pass(step + 0.25);
-      l.pass(step + 0.5, false);
-    }
-    if (step % 3 != 2) l.pass(step);
-    l.step();
+void no_sync(Run&, Learner& l, int step) {
+  {
+    const auto guard = l.parallel->no_sync();
+    l.pass(step + 0.25);
+    l.pass(step + 0.5, false);
   }
+  if (step % 3 != 2) l.pass(step);
+  l.step();
 }
 
-void finish_and_steps_apart(Run& run) {
-  Learner& l = run.learner();
-  for (int step = 0; step < kUsedSteps; ++step) {
-    l.pass(step);
-    l.step_apart();
+void finish_and_steps_apart(Run&, Learner& l, int step) {
+  l.pass(step);
+  l.step_apart();
+}
+
+void frozen_and_thawed(Run&, Learner& l, int step) {
+  for (at::Tensor* p : {&l.net.norm->weight, &l.net.head->bias})
+    if (step == 3 || step == 6) p->set_requires_grad(step == 6);
+  l.pass(step);
+  l.step();
+}
+
+/// K-FAC's state as it is, in mid-run: what inverses find and replace, as in the first steps.
+void loaded_curvature(Run&, Learner& l, int step) {
+  if (step == 4) {
+    RECORD_USER_SCOPE("the program");
+    l.parallel->load_curvature_state(l.parallel->curvature_state());
   }
+  l.pass(step);
+  l.step();
+}
+
+using StepOfUse = void (*)(Run&, Learner&, int);
+template <StepOfUse step>
+void train_by(Run& run, Learner& l) {
+  for (int s = 0; s < kUsedSteps; ++s) step(run, l, s);
+}
+template <StepOfUse step>
+void by_steps(Run& run) {
+  train_by<step>(run, run.learner());
 }
 
 /// Wrapped in the default stream, trained in another one.
-template <typename Train>
-void in_side_stream(Run& run, Train&& train) {
+template <void (*train)(Run&, Learner&)>
+void in_side_stream(Run& run) {
   Learner& l = run.learner();
   const MaybeStream here = current_stream(run.device), side = new_stream(run.device);
   {
@@ -168,15 +177,6 @@ void in_side_stream(Run& run, Train&& train) {
   }
   wait_for(here, side);
 }
-void side_stream(Run& run) {
-  in_side_stream(run, [](Run&, Learner& l) {
-    for (int step = 0; step < kUsedSteps; ++step) {
-      l.pass(step);
-      l.step();
-    }
-  });
-}
-void unequal_batches_in_a_side_stream(Run& run) { in_side_stream(run, train_by_unequal_batches); }
 
 /// Wrapped in another stream than the default one; each step in one of the two.
 void streams_in_turn(Run& run) {
@@ -197,7 +197,8 @@ void streams_in_turn(Run& run) {
 }
 
 /// In another stream, which waits for the training stream; that waits for it before it goes on.
-void evaluation(Run& run, Learner& l, bool before_the_update_alone) {
+template <bool before_the_update_alone>
+void evaluation(Run& run, Learner& l) {
   const MaybeStream here = current_stream(run.device), other = new_stream(run.device);
   for (int step = 0; step < kUsedSteps; ++step) {
     const bool evaluates = step % 3 == 2;
@@ -214,10 +215,9 @@ void evaluation(Run& run, Learner& l, bool before_the_update_alone) {
     l.step();
   }
 }
-void evaluation_before_the_pass(Run& run) { evaluation(run, run.learner(), false); }
-void evaluation_before_the_update(Run& run) { evaluation(run, run.learner(), true); }
-void evaluation_of_a_side_stream(Run& run) {
-  in_side_stream(run, [](Run& all, Learner& l) { evaluation(all, l, true); });
+template <bool before_the_update_alone>
+void by_evaluation(Run& run) {
+  evaluation<before_the_update_alone>(run, run.learner());
 }
 
 /// By measured times, trials against ddp and steps that depart from what was predicted.
@@ -255,19 +255,6 @@ void checkpoint(Run& run) {
         l.optimizer.state().clear();
         return 0;
       });
-    }
-    l.pass(step);
-    l.step();
-  }
-}
-
-/// K-FAC's state as it is, in mid-run: what inverses find and replace, as in the first steps.
-void loaded_curvature(Run& run) {
-  Learner& l = run.learner();
-  for (int step = 0; step < kUsedSteps; ++step) {
-    if (step == 4) {
-      RECORD_USER_SCOPE("the program");
-      l.parallel->load_curvature_state(l.parallel->curvature_state());
     }
     l.pass(step);
     l.step();
@@ -312,16 +299,6 @@ void exceptions(Run& run) {
       l.optimizer.zero_grad();
       continue;
     }
-    l.step();
-  }
-}
-
-void frozen_and_thawed(Run& run) {
-  Learner& l = run.learner();
-  for (int step = 0; step < kUsedSteps; ++step) {
-    for (at::Tensor* p : {&l.net.norm->weight, &l.net.head->bias})
-      if (step == 3 || step == 6) p->set_requires_grad(step == 6);
-    l.pass(step);
     l.step();
   }
 }
@@ -385,39 +362,39 @@ struct Use {
   const char* waits = nullptr;           // in the words of those of the host that belong to it
 };
 const Use kUses[] = {
-    {"plain", plain},
-    {"unused_layers", unused_layers},
+    {"plain", by_steps<plain>},
+    {"unused_layers", by_steps<unused_layers>},
     // Inputs begin a step, and the plan has variants: buckets are made anew under gathers.
-    {"unequal_batches", unequal_batches, By::all, {kSpdUnderDear, kMpdUnderDear}},
-    {"accumulation", accumulation},
-    {"no_sync", no_sync},
-    {"finish_and_steps_apart", finish_and_steps_apart},
-    {"side_stream", side_stream},
+    {"unequal_batches", by_steps<unequal_batches>, By::all, {kSpdUnderDear, kMpdUnderDear}},
+    {"accumulation", by_steps<accumulation>},
+    {"no_sync", by_steps<no_sync>},
+    {"finish_and_steps_apart", by_steps<finish_and_steps_apart>},
+    {"side_stream", in_side_stream<train_by<plain>>},
     {"streams_in_turn", streams_in_turn},
-    {"evaluation_before_the_pass", evaluation_before_the_pass},
+    {"evaluation_before_the_pass", by_evaluation<false>},
     // Which asks for updates that wait.
     {"evaluation_before_the_update",
-     evaluation_before_the_update,
+     by_evaluation<true>,
      By::all,
      {"ddp", "dear+fp16", kSpdUnderDear}},
     {"new_plans", new_plans},
     {"checkpoint", checkpoint, By::all, {}, "[encode"},  // what was loaded goes to the device
     {"exceptions", exceptions},
-    {"frozen_and_thawed", frozen_and_thawed},
+    {"frozen_and_thawed", by_steps<frozen_and_thawed>},
     // Under a compressor finish() asks whether the step counts. K-FAC takes such a step for zero.
     {"scaled_losses", scaled_losses, By::all_but_curvature, {}, "_local_scalar_dense"},
     {"two_models", two_models},
     {"unequal_batches_in_a_side_stream",
-     unequal_batches_in_a_side_stream,
+     in_side_stream<train_by<unequal_batches>>,
      By::others_alone,
      {kMpdUnderDear}},
     {"evaluation_of_a_side_stream",
-     evaluation_of_a_side_stream,
+     in_side_stream<evaluation<true>>,
      By::others_alone,
      {"dear", kSpdUnderDear}},
     // Under mem another Plan may give layers other owners, by way of the host.
     {"loaded_curvature",
-     loaded_curvature,
+     by_steps<loaded_curvature>,
      By::others_alone,
      {"ddp+kfac(mpd, fusion=none, factors=1, inverses=1)",
       "ddp+kfac(mem, fusion=none, factors=1, inverses=1)",
@@ -433,10 +410,7 @@ constexpr const char* kWithCurvature[] = {"ddp+kfac(spd)", "ddp+kfac(mpd)", "ddp
 bool is_named(const std::string& wait, const Use& use, const std::string& strategy) {
   if (wait.ends_with("[the program]") || wait.ends_with("[wrapping]")) return true;
   if (use.waits != nullptr && wait.find(use.waits) != std::string::npos) return true;
-  // Between steps, for a plan by measured times: of what is probed, and when a window is full.
-  const bool plans_by_times = strategy.starts_with("dear") || preconditions(strategy);
-  return plans_by_times && (wait == "an event" || wait == "an event [compare clocks]" ||
-                            wait == "an event [times of measured steps]");
+  return is_of_times(wait) && (strategy.starts_with("dear") || preconditions(strategy));
 }
 
 at::Tensor trained(Communicator& communicator, const Use& use, const std::string& strategy,
@@ -474,20 +448,12 @@ TEST_P(SimulatedUses, EndsAtTheCpusWeights) {
   });
 }
 
-std::string word_of(const std::string& text) {
-  std::string word;
-  for (const char c : text) {
-    if (std::isalnum(static_cast<unsigned char>(c)))
-      word += c;
-    else if (!word.empty() && word.back() != '_')
-      word += '_';
-  }
-  return word;
-}
-
 std::string name_of(const testing::TestParamInfo<UseOf>& info) {
   const auto& [use, strategy, size] = info.param;
-  return word_of(fmt::format("{} of {} on {}", use.name, strategy, size));
+  std::string name = fmt::format("{} of {} on {}", use.name, strategy, size);
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
 }
 
 std::vector<UseOf> all_uses() {

@@ -2,7 +2,6 @@
 #include "linerate/zoo/checkpoint.hpp"
 
 #include <gmock/gmock.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,16 +95,11 @@ TEST_F(Folder, AFailedWriteSaysWhatIsLeft) {
                   AllOf(HasSubstr("No such file"), HasSubstr("there is no checkpoint before it"))));
   fs::create_directory(folder_ / "ck");
   folder.write(at_step(2));
-  // A limit on the size of files ends in the middle of the content, as a full disk does.
-  struct ::rlimit before {};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
-  const struct ::rlimit small { 100, before.rlim_max };
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  EXPECT_THAT([&] { folder.write(at_step(3)); },
-              ThrowsMessage<InputError>(HasSubstr("the checkpoint before it is whole")));
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  ::signal(SIGXFSZ, handler);
+  {
+    const SmallFiles full(100);  // ends in the middle of the content
+    EXPECT_THAT([&] { folder.write(at_step(3)); },
+                ThrowsMessage<InputError>(HasSubstr("the checkpoint before it is whole")));
+  }
   const std::string content = read_file(folder_ / "ck" / "checkpoint");
   EXPECT_EQ(decode(content, "x").step, 2);
 }

@@ -13,20 +13,11 @@
 namespace linerate::zoo {
 namespace {
 
-std::vector<double> losses_of(const std::string& schedule, const std::string& strategy,
-                              std::int64_t steps, std::uint64_t seed) {
-  TrainOptions o;
-  o.model = "lenet";
-  o.input = models::Shape{1, 28, 28};
-  o.classes = 10;
-  o.samples = 1024;
-  o.batch = 16;
-  o.steps = steps;
+TrainReport trained(TrainOptions o, const std::string& strategy, std::uint64_t seed) {
   o.threads = 1;
   o.seed = seed;
-  o.schedule = schedule;
   o.strategy = strategy;
-  return run(o, 1).losses;
+  return run(o, 1);
 }
 
 double mean_of_last(const std::vector<double>& losses) {
@@ -40,9 +31,16 @@ TEST(KfacSchedules, DoNotLeaveTheStartBehind) {
       for (const std::uint64_t seed : {1, 2}) {
         const auto place =
             schedule + ", " + std::to_string(steps) + " steps, seed " + std::to_string(seed);
-        const std::vector<double> sgd = losses_of(schedule, "ddp", steps, seed);
-        const std::vector<double> kfac =
-            losses_of(schedule, "kfac(spd, factors=5, inverses=10)", steps, seed);
+        TrainOptions o;
+        o.model = "lenet";
+        o.input = models::Shape{1, 28, 28};
+        o.classes = 10;
+        o.samples = 1024;
+        o.batch = 16;
+        o.steps = steps;
+        o.schedule = schedule;
+        const auto sgd = trained(o, "ddp", seed).losses,
+                   kfac = trained(o, "kfac(spd, factors=5, inverses=10)", seed).losses;
         ASSERT_EQ(kfac.size(), static_cast<std::size_t>(steps)) << place;
         const double largest = *std::max_element(kfac.begin(), kfac.end());
         EXPECT_LE(largest, 1.25 * kfac.front()) << place;
@@ -52,7 +50,11 @@ TEST(KfacSchedules, DoNotLeaveTheStartBehind) {
       }
 }
 
-TrainReport trained_on_images(const std::string& strategy, std::uint64_t seed) {
+/// By its defaults, where the clip of directions alone let runs diverge: a rate that rises tenfold
+/// within 19 steps. bench/kfac_curves/schedules.py has longer runs and other schedules.
+TEST(KfacSchedules, HoldAShortOneCycleOfImages) {
+  if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist"))
+    GTEST_SKIP() << "package dataset-fashion-mnist is not installed";
   TrainOptions o;
   o.data = "fashion-mnist";
   o.train_samples = 20000;
@@ -60,21 +62,9 @@ TrainReport trained_on_images(const std::string& strategy, std::uint64_t seed) {
   o.batch = 128;
   o.steps = 75;
   o.rate = 0.1;
-  o.threads = 1;
-  o.seed = seed;
   o.schedule = "one-cycle";
-  o.strategy = strategy;
-  return run(o, 1);
-}
-
-/// By its defaults, where the clip of directions alone let runs diverge: a rate that rises tenfold
-/// within 19 steps. bench/kfac_curves/schedules.py has longer runs and other schedules.
-TEST(KfacSchedules, HoldAShortOneCycleOfImages) {
-  if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist"))
-    GTEST_SKIP() << "package dataset-fashion-mnist is not installed";
   for (const std::uint64_t seed : {1, 2, 3, 4, 5}) {
-    const TrainReport sgd = trained_on_images("ddp", seed);
-    const TrainReport kfac = trained_on_images("kfac(spd)", seed);
+    const TrainReport sgd = trained(o, "ddp", seed), kfac = trained(o, "kfac(spd)", seed);
     const double largest = *std::max_element(kfac.losses.begin(), kfac.losses.end());
     EXPECT_LE(largest, 1.5 * kfac.losses.front()) << "seed " << seed;
     EXPECT_LE(kfac.tests.back().loss, sgd.tests.back().loss + 0.05) << "seed " << seed;

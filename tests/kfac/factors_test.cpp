@@ -10,6 +10,8 @@
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 
+#include <array>
+
 #include "kfac/factor_oracle.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/kfac/conv_products.hpp"
@@ -342,13 +344,9 @@ void expect_same(const Factors& ours, const Factors& theirs) {
   EXPECT_LE(error_of(ours.g, theirs.g), 1e-12);
 }
 
-TEST(Batches, OfCopiesOfOneSampleHaveItsFactors) {
-  const at::Tensor x = noise({1, 5}, 70);
-  expect_same(factors_of({x.repeat({8, 1})}), factors_of({x}));
-}
-
-TEST(Batches, InUnequalMicroBatchesHaveTheWholesFactors) {
-  const at::Tensor x = noise({9, 5}, 71);
+TEST(Batches, OfCopiesOrInUnequalMicroBatchesHaveTheWholesFactors) {
+  const at::Tensor one = noise({1, 5}, 70), x = noise({9, 5}, 71);
+  expect_same(factors_of({one.repeat({8, 1})}), factors_of({one}));
   const std::vector<at::Tensor> parts = {x.narrow(0, 0, 2), x.narrow(0, 2, 6), x.narrow(0, 8, 1)};
   expect_same(factors_of(parts), factors_of({x}));
   expect_same(factors_of(parts, 1.0 / 3), factors_of({x}));
@@ -580,6 +578,9 @@ TEST(NormLayers, HaveTheFisherOfEachUnit) {
 }
 
 // Monte-Carlo labels.
+constexpr std::array kAllKinds = {LossKind::softmax_cross_entropy, LossKind::binary_cross_entropy,
+                                  LossKind::squared_error, LossKind::half_squared_error};
+
 at::Tensor sampled_factor(const std::vector<std::pair<at::Tensor, std::int64_t>>& parts,
                           LossKind kind, double share = 1) {
   FactorMlp model;
@@ -598,8 +599,7 @@ at::Tensor sampled_factor(const std::vector<std::pair<at::Tensor, std::int64_t>>
 
 TEST(MonteCarlo, LabelsDoNotDependOnTheNumberOfRanks) {
   const at::Tensor x = noise({8, 5}, 100);
-  for (const LossKind kind : {LossKind::softmax_cross_entropy, LossKind::binary_cross_entropy,
-                              LossKind::squared_error, LossKind::half_squared_error})
+  for (const LossKind kind : kAllKinds)
     EXPECT_LE(error_of(sampled_factor({{x.narrow(0, 0, 4), 0}, {x.narrow(0, 4, 4), 4}}, kind, 0.5),
                        sampled_factor({{x, 0}}, kind)),
               1e-12)
@@ -609,8 +609,7 @@ TEST(MonteCarlo, LabelsDoNotDependOnTheNumberOfRanks) {
 // 4000 samples: the mean of n terms is off by about 1 / sqrt(n) of their own size.
 TEST(MonteCarlo, ApproachesTheExactFisher) {
   const at::Tensor x = noise({1, 5}, 101).repeat({4000, 1});
-  for (const LossKind kind : {LossKind::softmax_cross_entropy, LossKind::binary_cross_entropy,
-                              LossKind::squared_error, LossKind::half_squared_error}) {
+  for (const LossKind kind : kAllKinds) {
     FactorMlp model;
     KFAC pre(model, plain_options(Over::batch));
     exact_fisher(pre, model.forward(x.narrow(0, 0, 1)), kind);

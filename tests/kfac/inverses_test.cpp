@@ -136,19 +136,18 @@ struct Layer {
   at::Tensor gradient;
 };
 
-TEST(Inverse, ByEigenvectorsIsThatOfTheWholeDampedBlock) {
-  Layer layer(InverseMethod::eigen);
-  layer.expect_solves(at::kron(factor(3, 242), factor(5, 241)) +
-                      0.03 * torch::eye(15, at::kDouble));
-}
-
-TEST(Inverse, ByCholeskyIsThatOfTheFactoredDamping) {
-  Layer layer(InverseMethod::cholesky);
+/// By eigenvectors the damping is exact, by Cholesky factored. A dead layer has pi = 1.
+TEST(Inverse, IsThatOfTheDampedBlock) {
+  const auto one = [](std::int64_t d) { return torch::eye(d, at::kDouble); };
   const at::Tensor a = factor(5, 241), g = factor(3, 242);
+  Layer(InverseMethod::eigen).expect_solves(at::kron(g, a) + 0.03 * one(15));
   const double pi = std::sqrt((a.trace().item<double>() / 5) / (g.trace().item<double>() / 3));
   const double gamma = std::sqrt(0.03);
-  layer.expect_solves(at::kron(g + gamma / pi * torch::eye(3, at::kDouble),
-                               a + gamma * pi * torch::eye(5, at::kDouble)));
+  Layer(InverseMethod::cholesky)
+      .expect_solves(at::kron(g + gamma / pi * one(3), a + gamma * pi * one(5)));
+  Layer dead(InverseMethod::cholesky);
+  dead.block->load(FactorSide::g, {1, torch::zeros({6}, at::kDouble), {}, 0, false});
+  dead.expect_solves(at::kron(gamma * one(3), a + gamma * one(5)));
 }
 
 TEST(Inverse, DoesNotDependOnHowAScaleIsSharedByTheFactors) {
@@ -174,14 +173,6 @@ TEST(Inverse, TravelsPacked) {
     other.block->restore_inverses();
     EXPECT_LE(error_of(direction_of(*other.block, 0.03), expected), 1e-9);
   }
-}
-
-TEST(Inverse, OfADeadLayerUsesPiOne) {
-  Layer layer(InverseMethod::cholesky);
-  layer.block->load(FactorSide::g, {1, torch::zeros({6}, at::kDouble), {}, 0, false});
-  const double gamma = std::sqrt(0.03);
-  layer.expect_solves(at::kron(gamma * torch::eye(3, at::kDouble),
-                               factor(5, 241) + gamma * torch::eye(5, at::kDouble)));
 }
 
 TEST(Inverse, OfEmbeddingsAndNormLayersIsTheDenseOne) {

@@ -72,22 +72,17 @@ TEST(ContentionProbe, ComputesOnlyWhileTheExchangeIsInFlightOrAlone) {
 /// What is sent is through before the call returns; `open` until the next barrier.
 struct AtOnce final : faults::InterposedCommunicator {
   using InterposedCommunicator::InterposedCommunicator;
-  comm::WorkPtr all_reduce(comm::Buffer b, comm::Reduce op, std::string name) override {
-    comm::WorkPtr work = InterposedCommunicator::all_reduce(b, op, std::move(name));
-    work->wait();
-    open = true;
+  comm::WorkPtr submit(comm::Submission what) override {
+    const comm::CollectiveCall call = what.call;
+    if (call == comm::CollectiveCall::barrier) open = false;
+    comm::WorkPtr work = InterposedCommunicator::submit(std::move(what));
+    if (call == comm::CollectiveCall::all_reduce) {
+      work->wait();
+      open = true;
+    }
     return work;
   }
-  comm::WorkPtr barrier(std::string name) override {
-    open = false;
-    return InterposedCommunicator::barrier(std::move(name));
-  }
   bool open = false;
-};
-
-struct Nothing final : faults::Interposer {
-  void before(const std::string&, comm::Buffer&) override {}
-  bool spoils(const std::string&) override { return false; }
 };
 
 struct SlicesOverMessages final : ComputeLoad {
@@ -100,8 +95,7 @@ struct SlicesOverMessages final : ComputeLoad {
 // Without a slice its rate was 0, and the slowdown infinite.
 TEST(ContentionProbe, ComputesOverAnExchangeThatIsThroughAtOnce) {
   run_ranks(1, [](Communicator& inner) {
-    Nothing nothing;
-    AtOnce comm(inner, nothing);
+    AtOnce comm(inner);
     SlicesOverMessages load(comm);
     const doc::Contention c = probe_contention(
         comm, load, {.exchange = {KiB(64)}, .budget = Duration{0}, .fewest_rounds = 2});
@@ -111,23 +105,23 @@ TEST(ContentionProbe, ComputesOverAnExchangeThatIsThroughAtOnce) {
 }
 
 /// Each message keeps a processor busy for at least so long.
-struct Costly final : faults::Interposer {
+struct Costly final : faults::InterposedCommunicator {
+  using InterposedCommunicator::InterposedCommunicator;
   double seconds = 0;
-  void before(const std::string&, comm::Buffer&) override {
+  comm::WorkPtr submit(comm::Submission what) override {
     const auto used = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
     for (const double begin = used(); used() - begin < seconds;) {
     }
+    return InterposedCommunicator::submit(std::move(what));
   }
-  bool spoils(const std::string&) override { return false; }
 };
 
 // The one rank of this process: what messages take of others' is no time of its processor.
 TEST(ContentionProbe, AMessageTakesTheProcessorTimeThatItNeeds) {
   run_ranks(1, [](Communicator& inner) {
     for (const double seconds : {1e-3, 4e-3}) {
-      Costly costly;
-      costly.seconds = seconds;
-      faults::InterposedCommunicator comm(inner, costly);
+      Costly comm(inner);
+      comm.seconds = seconds;
       CountingLoad load;
       const doc::Contention c = probe_contention(
           comm, load, {.exchange = {KiB(64)}, .budget = Duration{0}, .fewest_rounds = 1});
@@ -162,11 +156,12 @@ struct HeldUpWork final : comm::Work {
 };
 
 struct HeldUp final : faults::InterposedCommunicator {
-  HeldUp(comm::Communicator& inner, faults::Interposer& interposer, const CountingLoad& l)
-      : InterposedCommunicator(inner, interposer), load(l) {}
-  comm::WorkPtr all_reduce(comm::Buffer b, comm::Reduce op, std::string name) override {
-    return std::make_shared<HeldUpWork>(InterposedCommunicator::all_reduce(b, op, std::move(name)),
-                                        load);
+  HeldUp(comm::Communicator& inner, const CountingLoad& l)
+      : InterposedCommunicator(inner), load(l) {}
+  comm::WorkPtr submit(comm::Submission what) override {
+    const bool sums = what.call == comm::CollectiveCall::all_reduce;
+    comm::WorkPtr work = InterposedCommunicator::submit(std::move(what));
+    return sums ? std::make_shared<HeldUpWork>(std::move(work), load) : work;
   }
   const CountingLoad& load;
 };
@@ -174,9 +169,8 @@ struct HeldUp final : faults::InterposedCommunicator {
 // Ten messages in a row that end 2 ms later are each .2 ms late.
 TEST(ContentionProbe, AMessageIsLateByTheMeanOfARow) {
   run_ranks(1, [](Communicator& inner) {
-    Nothing nothing;
     CountingLoad load;
-    HeldUp comm(inner, nothing, load);
+    HeldUp comm(inner, load);
     const doc::Contention c = probe_contention(
         comm, load,
         {.exchange = {KiB(64)}, .budget = Duration{0}, .fewest_rounds = 3, .messages = 10});

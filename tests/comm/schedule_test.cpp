@@ -84,7 +84,7 @@ TEST_P(Schedule, SumsOfPiecesHaveTheBitsOfOneArray) {
           suite::Scattered own(dtype, count, channel.rank());
           Array& sum = as_pieces ? own.array : own.written;
           if (as_pieces)
-            all_reduce(channel, pool, own.pieces, sum.buffer());
+            all_reduce(channel, pool, sum.buffer(), Reduce::sum, own.pieces);
           else
             all_reduce(channel, pool, sum.buffer(), Reduce::sum);
           if (channel.rank() == 0) hashes[as_pieces ? 1 : 0] = sum.hash();
@@ -161,7 +161,7 @@ TEST(DirectReads, WriteOnlyTheRanksOwnBlockBeforeTheGather) {
     constexpr std::int64_t kBlock = 100;
     suite::Scattered own(DType::f32, 3 * kBlock, channel.rank());
     const Array before = own.array;
-    reduce_scatter(channel, pool, own.pieces, own.array.buffer());
+    reduce_scatter(channel, pool, own.array.view(), own.array.buffer(), Reduce::sum, own.pieces);
     for (std::int64_t i = 0; i < 3 * kBlock; ++i) {
       if (i / kBlock == channel.rank()) continue;
       ASSERT_EQ(own.array.get(i), before.get(i)) << i;

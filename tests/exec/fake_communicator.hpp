@@ -43,27 +43,15 @@ class FakeCommunicator : public comm::Communicator {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   std::string transport() const override { return "thread"; }
-  comm::WorkPtr all_reduce(comm::Buffer, comm::Reduce, std::string name) override {
-    return note(name);
+  comm::WorkPtr submit(comm::Submission what) override {
+    if (what.call == comm::CollectiveCall::all_gather && what.output.dtype == DType::i64)
+      // fingerprints: one rank agrees with itself
+      *static_cast<std::int64_t*>(what.output.data) =
+          *static_cast<const std::int64_t*>(what.input.data);
+    submitted.push_back(what.name);
+    works.push_back(std::make_shared<FakeWork>());
+    return works.back();
   }
-  comm::WorkPtr reduce_scatter(comm::ConstBuffer, comm::Buffer, comm::Reduce,
-                               std::string name) override {
-    return note(name);
-  }
-  comm::WorkPtr all_gather(comm::ConstBuffer in, comm::Buffer out, std::string name) override {
-    if (out.dtype == DType::i64)  // fingerprints: one rank agrees with itself
-      *static_cast<std::int64_t*>(out.data) = *static_cast<const std::int64_t*>(in.data);
-    return note(name);
-  }
-  comm::WorkPtr all_gather_v(comm::ConstBuffer, comm::Buffer, std::span<const std::int64_t>,
-                             std::string name) override {
-    return note(name);
-  }
-  comm::WorkPtr all_to_all(comm::ConstBuffer, comm::Buffer, std::string name) override {
-    return note(name);
-  }
-  comm::WorkPtr broadcast(comm::Buffer, int, std::string name) override { return note(name); }
-  comm::WorkPtr barrier(std::string name) override { return note(name); }
   std::unique_ptr<comm::Communicator> split(int colour, int, std::string) override {
     return colour < 0 ? nullptr : std::make_unique<FakeCommunicator>();
   }
@@ -72,13 +60,6 @@ class FakeCommunicator : public comm::Communicator {
   comm::Busy busy(std::string, std::optional<Duration>) override { return {}; }
   void set_checked(bool) override {}
   comm::Traffic traffic() const override { return {}; }
-
- private:
-  comm::WorkPtr note(const std::string& name) {
-    submitted.push_back(name);
-    works.push_back(std::make_shared<FakeWork>());
-    return works.back();
-  }
 };
 
 }  // namespace linerate::exec

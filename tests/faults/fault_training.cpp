@@ -19,28 +19,43 @@ using namespace linerate;
 
 namespace {
 
-class Culprit : public faults::Interposer {
+class Culprit : public faults::InterposedCommunicator {
  public:
-  Culprit(std::string fault, std::string phase, bool is_this_rank)
-      : fault_(std::move(fault)), phase_(std::move(phase)), armed_(is_this_rank) {}
+  Culprit(comm::Communicator& inner, std::string fault, std::string phase, bool is_this_rank)
+      : InterposedCommunicator(inner),
+        fault_(std::move(fault)),
+        phase_(std::move(phase)),
+        armed_(is_this_rank) {}
 
-  void before(const std::string& name, comm::Buffer& buffer) override {
-    if (!armed_ || fault_ == "nan" || name.find(phase_) == std::string::npos) return;
+  comm::WorkPtr submit(comm::Submission what) override {
+    const bool has_result = what.call != comm::CollectiveCall::barrier;
+    const bool now = armed_ && what.name.find(phase_) != std::string::npos &&
+                     (has_result || fault_ != "nan");
+    if (!now) return InterposedCommunicator::submit(std::move(what));
     armed_ = false;
     if (fault_ == "kill") raise(SIGKILL);
     if (fault_ == "stop") raise(SIGSTOP);
     if (fault_ == "exit") std::exit(3);
     if (fault_ == "throw") throw InputError("weights.bin", "truncated");
-    if (fault_ == "mismatch")
-      buffer.count.value = std::max<std::int64_t>(0, buffer.count.value - 1);
-  }
-  bool spoils(const std::string& name) override {
-    const bool now = armed_ && fault_ == "nan" && name.find(phase_) != std::string::npos;
-    if (now) armed_ = false;
-    return now;
+    if (fault_ == "mismatch") shorten(what);
+    const comm::Buffer result = what.output;
+    comm::WorkPtr work = InterposedCommunicator::submit(std::move(what));
+    if (fault_ == "nan") {  // all ones, a NaN in every floating-point type
+      work->wait();
+      std::fill_n(static_cast<unsigned char*>(result.data), size_of(result.dtype), 0xff);
+    }
+    return work;
   }
 
  private:
+  static void shorten(comm::Submission& what) {
+    const bool in_place = what.input.data == what.output.data;
+    std::int64_t& count = what.output.count.value;
+    count = std::max<std::int64_t>(0, count - 1);
+    if (in_place) what.input = what.output;
+    what.pieces.reset();  // the fault, not what the pieces are checked for
+  }
+
   std::string fault_, phase_;
   bool armed_;
 };
@@ -64,9 +79,8 @@ void run(int argc, char** argv) {
   const std::string fault = argv[1];
   const auto world = comm::make_world({.timeout = Duration{std::stod(argv[4])}});
   rank_of_job = world->rank();
-  Culprit culprit(fault, name_in(argv[2], fault),
-                  fault != "none" && world->rank() == std::stoi(argv[3]));
-  faults::InterposedCommunicator communicator(*world, culprit);
+  Culprit communicator(*world, fault, name_in(argv[2], fault),
+                       fault != "none" && world->rank() == std::stoi(argv[3]));
   zoo::TrainOptions options;
   options.model = "mlp";
   options.input = models::parse_shape("1x12x12");

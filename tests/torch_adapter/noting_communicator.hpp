@@ -11,9 +11,9 @@
 
 namespace linerate::torch_adapter {
 
-class NotingCommunicator : private faults::Interposer, public faults::InterposedCommunicator {
+class NotingCommunicator : public faults::InterposedCommunicator {
  public:
-  explicit NotingCommunicator(comm::Communicator& inner) : InterposedCommunicator(inner, *this) {}
+  using InterposedCommunicator::InterposedCommunicator;
 
   /// "NAME: S bytes", in order; S as core/dtype.hpp has it. Empties the list.
   std::vector<std::string> take() {
@@ -22,23 +22,18 @@ class NotingCommunicator : private faults::Interposer, public faults::Interposed
   }
 
   /// Of what is reduced, not of what is received.
-  comm::WorkPtr reduce_scatter(comm::ConstBuffer in, comm::Buffer out, comm::Reduce op,
-                               std::string name) override {
-    note(name, in.count.value, in.dtype);
-    return inner_.reduce_scatter(in, out, op, std::move(name));
+  comm::WorkPtr submit(comm::Submission what) override {
+    const bool scatters = what.call == comm::CollectiveCall::reduce_scatter;
+    const std::int64_t count = (scatters ? what.input : what.output).count.value;
+    {
+      const std::lock_guard lock(mutex_);
+      submitted_.push_back(
+          fmt::format("{}: {} bytes", what.name, count * size_of(what.output.dtype)));
+    }
+    return InterposedCommunicator::submit(std::move(what));
   }
-  using InterposedCommunicator::reduce_scatter;
 
  private:
-  void before(const std::string& name, comm::Buffer& b) override {
-    note(name, b.count.value, b.dtype);
-  }
-  bool spoils(const std::string&) override { return false; }
-  void note(const std::string& name, std::int64_t count, DType type) {
-    const std::lock_guard lock(mutex_);
-    submitted_.push_back(fmt::format("{}: {} bytes", name, count * size_of(type)));
-  }
-
   std::mutex mutex_;
   std::vector<std::string> submitted_;
 };

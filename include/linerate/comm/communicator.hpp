@@ -107,6 +107,30 @@ struct CommunicatorOptions {
   std::optional<Duration> start_timeout{};
 };
 
+/// The kinds of collectives.
+enum class CollectiveCall : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  all_gather_v,
+  all_to_all,
+  broadcast,
+  barrier
+};
+
+/// A collective, as the functions of Communicator submit it.
+/// Thread safety: a value.
+struct Submission {
+  CollectiveCall call = CollectiveCall::barrier;  // which function
+  std::string name{};                             // as given
+  ConstBuffer input{nullptr, {0}, DType::u8};     // the output, if it is in place
+  Buffer output{nullptr, {0}, DType::u8};         // of sums of pieces: the array
+  Reduce op = Reduce::sum;                        // of reductions
+  int root = 0;                                   // of a broadcast
+  std::vector<std::int64_t> counts{};             // of all_gather_v
+  std::optional<std::vector<Piece>> pieces{};     // of sums of pieces
+};
+
 /// The colour of a rank that takes part in no group; any negative one says the same.
 inline constexpr int kNoGroup = -1;
 
@@ -136,35 +160,34 @@ class Communicator {
   virtual std::string transport() const = 0;  // "thread", "mpi", "nccl"
 
   /// In place: buffer[n] becomes the reduction over ranks, bitwise the same on every rank.
-  [[nodiscard]] virtual WorkPtr all_reduce(Buffer buffer, Reduce op, std::string name) = 0;
+  [[nodiscard]] WorkPtr all_reduce(Buffer buffer, Reduce op, std::string name);
   /// input[size * n] -> output[n]: block r of the reduction on rank r. In place when output is
   /// block rank() of input.
-  [[nodiscard]] virtual WorkPtr reduce_scatter(ConstBuffer input, Buffer output, Reduce op,
-                                               std::string name) = 0;
+  [[nodiscard]] WorkPtr reduce_scatter(ConstBuffer input, Buffer output, Reduce op,
+                                       std::string name);
   /// Sums of pieces that lie anywhere in this rank's memory, one after the other. The bits are
   /// those of a sum of arrays: every rank writes its pieces to array[n], each times its scale in
   /// the array's type. reduce_scatter is in place, n = size * block, and the array's other blocks
   /// are garbage afterwards. A piece may lie at its own place in the array, but not at another.
-  [[nodiscard]] virtual WorkPtr all_reduce(std::vector<Piece> pieces, Buffer array,
-                                           std::string name);
+  [[nodiscard]] WorkPtr all_reduce(std::vector<Piece> pieces, Buffer array, std::string name);
   /// Each rank gets its block of the same sum.
-  [[nodiscard]] virtual WorkPtr reduce_scatter(std::vector<Piece> pieces, Buffer array,
-                                               std::string name);
+  [[nodiscard]] WorkPtr reduce_scatter(std::vector<Piece> pieces, Buffer array, std::string name);
   /// Whether large sums of pieces read them in place. Else they are first written to the array,
   /// which a caller that computes should do itself. The same answer on every rank.
   virtual bool reads_pieces() const { return false; }
   /// input[n] -> output[size * n] in rank order. In place when input is block rank() of output.
-  [[nodiscard]] virtual WorkPtr all_gather(ConstBuffer input, Buffer output, std::string name) = 0;
+  [[nodiscard]] WorkPtr all_gather(ConstBuffer input, Buffer output, std::string name);
   /// input[counts[rank()]] -> output[sum of counts]; counts[r] may be 0 and differ.
-  [[nodiscard]] virtual WorkPtr all_gather_v(ConstBuffer input, Buffer output,
-                                             std::span<const std::int64_t> counts,
-                                             std::string name) = 0;
+  [[nodiscard]] WorkPtr all_gather_v(ConstBuffer input, Buffer output,
+                                     std::span<const std::int64_t> counts, std::string name);
   /// input[size * n], block r to rank r -> output[size * n], block r from rank r. Not in place.
-  [[nodiscard]] virtual WorkPtr all_to_all(ConstBuffer input, Buffer output, std::string name) = 0;
+  [[nodiscard]] WorkPtr all_to_all(ConstBuffer input, Buffer output, std::string name);
   /// The root's buffer[n] becomes every rank's.
-  [[nodiscard]] virtual WorkPtr broadcast(Buffer buffer, int root, std::string name) = 0;
+  [[nodiscard]] WorkPtr broadcast(Buffer buffer, int root, std::string name);
   /// Done when every rank has called it.
-  [[nodiscard]] virtual WorkPtr barrier(std::string name) = 0;
+  [[nodiscard]] WorkPtr barrier(std::string name);
+  /// What each of the functions above submits.
+  [[nodiscard]] virtual WorkPtr submit(Submission what) = 0;
 
   /// A communicator over the ranks that give the same colour >= 0, in the order of (key, rank
   /// here). Null for a rank that gives a negative colour (kNoGroup). Collective over this

@@ -11,8 +11,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <numeric>
+#include <sstream>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
@@ -34,14 +34,12 @@ std::string_view name_of(Reduce op) {
 
 void Fingerprint::set_name(std::string_view full) {
   name_hash = hash_bytes(full);
-  name_length = static_cast<std::uint8_t>(std::min(full.size(), name.size()));
-  std::memcpy(name.data(), full.data(), name_length);
+  name.set(full);
 }
 
 void Fingerprint::set_group(std::uint64_t number, std::string_view full_name) {
   group = number;
-  group_length = static_cast<std::uint8_t>(std::min(full_name.size(), group_name.size()));
-  std::memcpy(group_name.data(), full_name.data(), group_length);
+  group_name.set(full_name);
 }
 
 namespace {
@@ -88,8 +86,8 @@ std::string Fingerprint::describe() const {
                         count, linerate::name_of(dtype));
   }
   if (root >= 0) text += fmt::format(" from rank {}", root);
-  text += fmt::format(" \"{}\" (number {})", shown_name(), sequence);
-  if (group_length > 0) text += fmt::format(" in group \"{}\"", shown_group());
+  text += fmt::format(" \"{}\" (number {})", name.shown(), sequence);
+  if (group_name.length > 0) text += fmt::format(" in group \"{}\"", group_name.shown());
   return text;
 }
 
@@ -158,12 +156,8 @@ std::vector<std::int64_t> gather_integers(Communicator& communicator, std::int64
 
 std::vector<std::string> split_lines(const std::string& text) {
   std::vector<std::string> lines;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = text.find('\n', begin);
-    lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
 }
 

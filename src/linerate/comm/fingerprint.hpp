@@ -19,17 +19,20 @@
 
 namespace linerate::comm {
 
-enum class CollectiveCall : std::uint8_t {
-  all_reduce,
-  reduce_scatter,
-  all_gather,
-  all_gather_v,
-  all_to_all,
-  broadcast,
-  barrier
-};
 std::string_view name_of(CollectiveCall call);
 std::string_view name_of(Reduce op);
+
+/// The beginning of a text, for messages. Plain bytes, so that it travels as it is.
+template <std::size_t kMost, typename Length = std::uint8_t>
+struct CutText {
+  Length length = 0;
+  std::array<char, kMost> bytes{};
+
+  void set(std::string_view full) {
+    length = static_cast<Length>(full.copy(bytes.data(), kMost));
+  }
+  std::string_view shown() const { return {bytes.data(), length}; }
+};
 
 /// Plain bytes, so that it travels as it is.
 struct Fingerprint {
@@ -42,15 +45,11 @@ struct Fingerprint {
   CollectiveCall call = CollectiveCall::barrier;
   DType dtype = DType::u8;
   Reduce reduce = Reduce::sum;
-  std::uint8_t name_length = 0;
-  std::array<char, 80> name{};  // its beginning, for the message
-  std::uint8_t group_length = 0;
-  std::array<char, 39> group_name{};  // its beginning; empty for the whole job
+  CutText<80> name{};
+  CutText<39> group_name{};  // empty for the whole job
 
   void set_name(std::string_view full);
   void set_group(std::uint64_t number, std::string_view full_name);
-  std::string_view shown_name() const { return {name.data(), name_length}; }
-  std::string_view shown_group() const { return {group_name.data(), group_length}; }
   /// A hash of what members must agree on before messages fit: everything but name and number.
   std::uint64_t kind() const;
   /// "all-reduce sum of 1000 f32 \"bucket 3\" (number 4) in group \"rows\""

@@ -10,7 +10,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "linerate/core/index.hpp"
@@ -121,8 +120,7 @@ Beat Liveness::say(Clock::time_point now, int first, std::span<SharedWork> share
   beat.busy_ns = Beat::kEndless;
   if (busy_->until)
     beat.busy_ns = std::max<std::int64_t>(0, nanoseconds(*busy_->until - now).count());
-  std::memcpy(beat.busy_what.data(), busy_->what.data(),
-              std::min(busy_->what.size(), beat.busy_what.size() - 1));
+  beat.busy_what.set(busy_->what);
   return beat;
 }
 
@@ -260,7 +258,7 @@ std::optional<std::string> Liveness::late_ranks(Clock::duration stuck) const {
     ranks.push_back(r);
     if (beat.busy_ns >= 0)
       why += fmt::format("; rank {} is busy for longer than it asked for: {}", r,
-                         beat.busy_what.data());
+                         beat.busy_what.shown());
     if (beat.inside != 0)
       why += fmt::format(
           "; rank {} is inside {}, so ranks that use their groups in different orders wait for "

@@ -58,7 +58,7 @@ struct Beat {
   State state = State::taking_part;
   std::int32_t inside = 0;    // it waits in a collective
   std::int64_t busy_ns = -1;  // how long it is still busy (Communicator::busy); -1: it is not
-  std::array<char, 64> busy_what{};
+  CutText<63> busy_what{};
   Begun prints{};  // what it runs
 };
 

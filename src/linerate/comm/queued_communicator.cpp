@@ -1,13 +1,11 @@
-// Each operation checks its arguments on this rank and fills in the part of the fingerprint that
-// ranks must agree on. Then it hands the request to the queue. Errors of arguments are thrown
-// before anything is submitted.
+// submit() checks the arguments on this rank and fills in the part of the fingerprint that ranks
+// must agree on. Then it hands the request to the queue. Errors of arguments are thrown before
+// anything is submitted.
 #include "linerate/comm/queued_communicator.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <exception>
 #include <iterator>
 #include <limits>
@@ -25,43 +23,102 @@
 namespace linerate::comm {
 namespace {
 
-void require(bool condition, std::string_view operation, const std::string& name,
-             const std::string& expected) {
-  if (!condition) {
-    throw UsageError(fmt::format("{} \"{}\": expected {}", operation, name, expected));
-  }
-}
+/// The arguments of a collective on this rank. Each check throws a UsageError that names it.
+class Arguments {
+ public:
+  Arguments(const Submission& of, int rank, int size) : of_(of), rank_(rank), size_(size) {}
 
-/// Throws UsageError unless `times` times the bytes fit into a signed 64-bit number, and a count
-/// above 0 has memory.
-void require_memory(const void* data, Elements count, DType dtype, int times,
-                    std::string_view operation, const std::string& name) {
-  const std::int64_t most =
-      std::numeric_limits<std::int64_t>::max() / size_of(dtype) / std::max(times, 1);
-  require(count.value >= 0 && count.value <= most, operation, name,
-          fmt::format("a count from 0 to {}, found {}", most, count.value));
-  require(data != nullptr || count.value == 0, operation, name,
-          fmt::format("memory for {} elements, found a null pointer", count.value));
-}
-
-/// Throws UsageError unless the pieces make up the array, one after the other.
-void require_pieces(std::span<const Piece> pieces, const Buffer& array, std::string_view operation,
-                    const std::string& name) {
-  require(is_floating(array.dtype), operation, name, "a floating-point type for a sum of pieces");
-  std::int64_t total = 0;
-  for (const Piece& piece : pieces) {
-    const ConstBuffer& values = piece.values;
-    require(values.dtype == array.dtype, operation, name,
-            fmt::format("pieces of the array's type {}, found {}", name_of(array.dtype),
-                        name_of(values.dtype)));
-    require_memory(values.data, values.count, values.dtype, 1, operation, name);
-    require(!__builtin_add_overflow(total, values.count.value, &total), operation, name,
-            "pieces whose counts' sum fits into 64 bits");
+  void check() const {
+    const std::int64_t in = of_.input.count.value, out = of_.output.count.value;
+    const bool scatters = of_.call == CollectiveCall::reduce_scatter;
+    require(of_.input.dtype == of_.output.dtype, "one dtype for input and output");
+    require_memory(of_.input, of_.call == CollectiveCall::all_gather ? size_ : 1);
+    require_memory(of_.output, scatters && !of_.pieces ? size_ : 1);
+    if (of_.pieces) {
+      require(!scatters || out % size_ == 0,
+              fmt::format("an array of {} equal blocks, found {} elements", size_, out));
+      return require_pieces();
+    }
+    switch (of_.call) {
+      case CollectiveCall::all_reduce:
+      case CollectiveCall::barrier:
+        return;
+      case CollectiveCall::reduce_scatter:
+        return require(
+            in == size_ * out,
+            fmt::format("an input of {} ranks x {} elements, found {}", size_, out, in));
+      case CollectiveCall::all_gather:
+        return require(
+            out == size_ * in,
+            fmt::format("an output of {} ranks x {} elements, found {}", size_, in, out));
+      case CollectiveCall::all_gather_v:
+        return require_counts();
+      case CollectiveCall::all_to_all:
+        require(in == out && in % size_ == 0,
+                fmt::format("input and output of the same count, a multiple of {}", size_));
+        return require(of_.input.data != of_.output.data || in == 0,
+                       "separate memory for input and output");
+      case CollectiveCall::broadcast:
+        return require(of_.root >= 0 && of_.root < size_,
+                       fmt::format("a root in 0..{}, found {}", size_ - 1, of_.root));
+    }
   }
-  require(total == array.count.value, operation, name,
-          fmt::format("pieces of {} elements together, as the array has, found {}",
-                      array.count.value, total));
-}
+
+ private:
+  void require(bool condition, const std::string& expected) const {
+    if (!condition)
+      throw UsageError(
+          fmt::format("{} \"{}\": expected {}", name_of(of_.call), of_.name, expected));
+  }
+
+  /// `times` times the bytes fit into a signed 64-bit number, and a count above 0 has memory.
+  void require_memory(const ConstBuffer& memory, int times) const {
+    const std::int64_t count = memory.count.value;
+    const std::int64_t most = std::numeric_limits<std::int64_t>::max() / size_of(memory.dtype) /
+                              std::max(times, 1);
+    require(count >= 0 && count <= most,
+            fmt::format("a count from 0 to {}, found {}", most, count));
+    require(memory.data != nullptr || count == 0,
+            fmt::format("memory for {} elements, found a null pointer", count));
+  }
+
+  /// The pieces make up the array, one after the other.
+  void require_pieces() const {
+    const Buffer& array = of_.output;
+    require(is_floating(array.dtype), "a floating-point type for a sum of pieces");
+    std::int64_t total = 0;
+    for (const auto& [values, scale] : *of_.pieces) {
+      require(values.dtype == array.dtype,
+              fmt::format("pieces of the array's type {}, found {}", linerate::name_of(array.dtype),
+                          linerate::name_of(values.dtype)));
+      require_memory(values, 1);
+      require(!__builtin_add_overflow(total, values.count.value, &total),
+              "pieces whose counts' sum fits into 64 bits");
+    }
+    require(total == array.count.value,
+            fmt::format("pieces of {} elements together, as the array has, found {}",
+                        array.count.value, total));
+  }
+
+  void require_counts() const {
+    require(static_cast<int>(of_.counts.size()) == size_,
+            fmt::format("{} counts, one a rank, found {}", size_, of_.counts.size()));
+    std::int64_t total = 0;
+    for (const std::int64_t count : of_.counts)
+      require(count >= 0 && !__builtin_add_overflow(total, count, &total),
+              fmt::format("counts from 0 on whose sum fits into 64 bits, found {}", count));
+    const std::int64_t own = of_.counts[to_index(rank_)];
+    require(of_.input.count.value == own,
+            fmt::format("an input of counts[{}] = {} elements, found {}", rank_, own,
+                        of_.input.count.value));
+    require(of_.output.count.value == total,
+            fmt::format("an output of {} elements, the sum of the counts, found {}", total,
+                        of_.output.count.value));
+  }
+
+  const Submission& of_;
+  int rank_, size_;
+};
 
 /// A rank's choice when ranks split. Plain bytes, so that it travels as it is.
 struct Choice {
@@ -69,15 +126,7 @@ struct Choice {
   std::int64_t key = 0;
   std::uint64_t next_number = 0;  // the smallest group number that it has not seen
   std::uint64_t name_hash = 0;
-  std::uint64_t name_length = 0;
-  std::array<char, 80> name{};  // its beginning, for the message
-
-  void set_name(std::string_view full) {
-    name_hash = hash_bytes(full);
-    name_length = std::min(full.size(), name.size());
-    std::memcpy(name.data(), full.data(), name_length);
-  }
-  std::string_view shown_name() const { return {name.data(), name_length}; }
+  CutText<80, std::uint64_t> name{};
 };
 
 /// The error of a group whose ranks name it differently. Every rank of the parent looks at all
@@ -91,7 +140,7 @@ std::optional<std::string> find_other_name(const std::vector<Choice>& choices,
       return fmt::format(
           "ranks disagree on the name of their group (colour {}): rank {} says \"{}\", rank {} "
           "says \"{}\"; give it the same name on all of its ranks",
-          choices[a].colour, ranks[a], choices[a].shown_name(), ranks[b], choices[b].shown_name());
+          choices[a].colour, ranks[a], choices[a].name.shown(), ranks[b], choices[b].name.shown());
     }
   }
   return std::nullopt;
@@ -109,119 +158,14 @@ QueuedCommunicator::~QueuedCommunicator() {
   queue_->drain(*group_, std::uncaught_exceptions() > unwinding_);
 }
 
-WorkPtr QueuedCommunicator::submit(Request request, CollectiveCall call) {
-  request.group = group_;
-  return queue_->submit(std::move(request), call);
-}
-
-WorkPtr QueuedCommunicator::all_reduce(Buffer buffer, Reduce op, std::string name) {
-  require_memory(buffer.data, buffer.count, buffer.dtype, 1, "all-reduce", name);
-  Request request{.output = buffer, .name = std::move(name)};
-  request.fingerprint.count = buffer.count.value;
-  request.fingerprint.reduce = op;
-  return submit(std::move(request), CollectiveCall::all_reduce);
-}
-
-WorkPtr QueuedCommunicator::reduce_scatter(ConstBuffer input, Buffer output, Reduce op,
-                                           std::string name) {
-  require(input.dtype == output.dtype, "reduce-scatter", name, "one dtype for input and output");
-  require_memory(input.data, input.count, input.dtype, 1, "reduce-scatter", name);
-  require_memory(output.data, output.count, output.dtype, size(), "reduce-scatter", name);
-  require(input.count.value == size() * output.count.value, "reduce-scatter", name,
-          fmt::format("an input of {} ranks x {} elements, found {}", size(), output.count.value,
-                      input.count.value));
-  Request request{.input = input, .output = output, .name = std::move(name)};
-  request.fingerprint.count = input.count.value;
-  request.fingerprint.reduce = op;
-  return submit(std::move(request), CollectiveCall::reduce_scatter);
-}
-
-WorkPtr QueuedCommunicator::all_reduce(std::vector<Piece> pieces, Buffer array, std::string name) {
-  require_memory(array.data, array.count, array.dtype, 1, "all-reduce", name);
-  require_pieces(pieces, array, "all-reduce", name);
-  Request request{.output = array, .pieces = std::move(pieces), .name = std::move(name)};
-  request.fingerprint.count = array.count.value;
-  return submit(std::move(request), CollectiveCall::all_reduce);
-}
-
-WorkPtr QueuedCommunicator::reduce_scatter(std::vector<Piece> pieces, Buffer array,
-                                           std::string name) {
-  require_memory(array.data, array.count, array.dtype, 1, "reduce-scatter", name);
-  require(array.count.value % size() == 0, "reduce-scatter", name,
-          fmt::format("an array of {} equal blocks, found {} elements", size(), array.count.value));
-  require_pieces(pieces, array, "reduce-scatter", name);
-  Request request{.output = array, .pieces = std::move(pieces), .name = std::move(name)};
-  request.fingerprint.count = array.count.value;
-  return submit(std::move(request), CollectiveCall::reduce_scatter);
-}
-
-WorkPtr QueuedCommunicator::all_gather(ConstBuffer input, Buffer output, std::string name) {
-  require(input.dtype == output.dtype, "all-gather", name, "one dtype for input and output");
-  require_memory(input.data, input.count, input.dtype, size(), "all-gather", name);
-  require_memory(output.data, output.count, output.dtype, 1, "all-gather", name);
-  require(output.count.value == size() * input.count.value, "all-gather", name,
-          fmt::format("an output of {} ranks x {} elements, found {}", size(), input.count.value,
-                      output.count.value));
-  Request request{.input = input, .output = output, .name = std::move(name)};
-  request.counts.assign(to_index(size()), input.count.value);
-  request.fingerprint.count = input.count.value;
-  return submit(std::move(request), CollectiveCall::all_gather);
-}
-
-WorkPtr QueuedCommunicator::all_gather_v(ConstBuffer input, Buffer output,
-                                         std::span<const std::int64_t> counts, std::string name) {
-  require(input.dtype == output.dtype, "all-gather-v", name, "one dtype for input and output");
-  require_memory(input.data, input.count, input.dtype, 1, "all-gather-v", name);
-  require_memory(output.data, output.count, output.dtype, 1, "all-gather-v", name);
-  require(static_cast<int>(counts.size()) == size(), "all-gather-v", name,
-          fmt::format("{} counts, one a rank, found {}", size(), counts.size()));
-  Request request{.input = input, .output = output, .name = std::move(name)};
-  request.counts.assign(counts.begin(), counts.end());
-  request.fingerprint.counts_hash = kHashStart;
-  std::int64_t total = 0;
-  for (const std::int64_t count : counts) {
-    require(count >= 0 && !__builtin_add_overflow(total, count, &total), "all-gather-v",
-            request.name,
-            fmt::format("counts from 0 on whose sum fits into 64 bits, found {}", count));
-    request.fingerprint.counts_hash =
-        hash_value(static_cast<std::uint64_t>(count), request.fingerprint.counts_hash);
-  }
-  require(input.count.value == counts[to_index(rank())], "all-gather-v", request.name,
-          fmt::format("an input of counts[{}] = {} elements, found {}", rank(),
-                      counts[to_index(rank())], input.count.value));
-  require(output.count.value == total, "all-gather-v", request.name,
-          fmt::format("an output of {} elements, the sum of the counts, found {}", total,
-                      output.count.value));
-  request.fingerprint.count = input.count.value;
-  return submit(std::move(request), CollectiveCall::all_gather_v);
-}
-
-WorkPtr QueuedCommunicator::all_to_all(ConstBuffer input, Buffer output, std::string name) {
-  require(input.dtype == output.dtype, "all-to-all", name, "one dtype for input and output");
-  require_memory(input.data, input.count, input.dtype, 1, "all-to-all", name);
-  require_memory(output.data, output.count, output.dtype, 1, "all-to-all", name);
-  require(input.count.value == output.count.value && input.count.value % size() == 0, "all-to-all",
-          name, fmt::format("input and output of the same count, a multiple of {}", size()));
-  require(input.data != output.data || input.count.value == 0, "all-to-all", name,
-          "separate memory for input and output");
-  Request request{.input = input, .output = output, .name = std::move(name)};
-  request.fingerprint.count = input.count.value;
-  return submit(std::move(request), CollectiveCall::all_to_all);
-}
-
-WorkPtr QueuedCommunicator::broadcast(Buffer buffer, int root, std::string name) {
-  require(root >= 0 && root < size(), "broadcast", name,
-          fmt::format("a root in 0..{}, found {}", size() - 1, root));
-  require_memory(buffer.data, buffer.count, buffer.dtype, 1, "broadcast", name);
-  Request request{.output = buffer, .name = std::move(name)};
-  request.fingerprint.count = buffer.count.value;
-  request.fingerprint.root = group_->members[to_index(root)];
-  request.root = root;
-  return submit(std::move(request), CollectiveCall::broadcast);
-}
-
-WorkPtr QueuedCommunicator::barrier(std::string name) {
-  return submit(Request{.name = std::move(name)}, CollectiveCall::barrier);
+WorkPtr QueuedCommunicator::submit(Submission what) {
+  Arguments(what, rank(), size()).check();
+  Fingerprint print{.count = what.input.count.value, .call = what.call, .reduce = what.op};
+  if (what.call == CollectiveCall::broadcast) print.root = group_->members[to_index(what.root)];
+  if (what.call == CollectiveCall::all_gather_v) print.counts_hash = kHashStart;
+  for (const std::int64_t count : what.counts)
+    print.counts_hash = hash_value(static_cast<std::uint64_t>(count), print.counts_hash);
+  return queue_->submit({.fingerprint = print, .what = std::move(what), .group = group_});
 }
 
 /// All ranks gather their choices, so each computes all groups alike without further messages.
@@ -232,9 +176,11 @@ WorkPtr QueuedCommunicator::barrier(std::string name) {
 /// next numbers. So no two communicators of rank 2 have the same number.
 std::unique_ptr<Communicator> QueuedCommunicator::split(int colour, int key, std::string name) {
   if (name.empty()) throw UsageError("split: expected a name for the group, found none");
-  Choice own{
-      .colour = std::max(colour, kNoGroup), .key = key, .next_number = queue_->next_number()};
-  own.set_name(name);
+  Choice own{.colour = std::max(colour, kNoGroup),
+             .key = key,
+             .next_number = queue_->next_number(),
+             .name_hash = hash_bytes(name)};
+  own.name.set(name);
   std::vector<Choice> choices(to_index(size()));
   const auto bytes = static_cast<std::int64_t>(sizeof(Choice));
   all_gather({&own, {bytes}, DType::u8}, {choices.data(), {size() * bytes}, DType::u8}, "split")
@@ -269,21 +215,53 @@ std::string Communicator::unique_name(const std::string& wanted) {
   return uses == 1 ? wanted : fmt::format("{} ({})", wanted, uses);
 }
 
-// For communicators that read no pieces.
+WorkPtr Communicator::all_reduce(Buffer buffer, Reduce op, std::string name) {
+  return submit({CollectiveCall::all_reduce, std::move(name), buffer, buffer, op});
+}
+
+WorkPtr Communicator::reduce_scatter(ConstBuffer input, Buffer output, Reduce op,
+                                     std::string name) {
+  return submit({CollectiveCall::reduce_scatter, std::move(name), input, output, op});
+}
 
 WorkPtr Communicator::all_reduce(std::vector<Piece> pieces, Buffer array, std::string name) {
-  write_pieces(array, pieces);
-  return all_reduce(array, Reduce::sum, std::move(name));
+  return submit({.call = CollectiveCall::all_reduce,
+                 .name = std::move(name),
+                 .input = array,
+                 .output = array,
+                 .pieces = std::move(pieces)});
 }
 
 WorkPtr Communicator::reduce_scatter(std::vector<Piece> pieces, Buffer array, std::string name) {
-  write_pieces(array, pieces);
-  const std::int64_t block = array.count.value / size();
-  const Buffer own{static_cast<std::byte*>(array.data) + rank() * block * size_of(array.dtype),
-                   {block},
-                   array.dtype};
-  return reduce_scatter(array, own, Reduce::sum, std::move(name));
+  return submit({.call = CollectiveCall::reduce_scatter,
+                 .name = std::move(name),
+                 .input = array,
+                 .output = array,
+                 .pieces = std::move(pieces)});
 }
+
+WorkPtr Communicator::all_gather(ConstBuffer input, Buffer output, std::string name) {
+  return submit({CollectiveCall::all_gather, std::move(name), input, output});
+}
+
+WorkPtr Communicator::all_gather_v(ConstBuffer input, Buffer output,
+                                   std::span<const std::int64_t> counts, std::string name) {
+  return submit({.call = CollectiveCall::all_gather_v,
+                 .name = std::move(name),
+                 .input = input,
+                 .output = output,
+                 .counts = {counts.begin(), counts.end()}});
+}
+
+WorkPtr Communicator::all_to_all(ConstBuffer input, Buffer output, std::string name) {
+  return submit({CollectiveCall::all_to_all, std::move(name), input, output});
+}
+
+WorkPtr Communicator::broadcast(Buffer buffer, int root, std::string name) {
+  return submit({CollectiveCall::broadcast, std::move(name), buffer, buffer, Reduce::sum, root});
+}
+
+WorkPtr Communicator::barrier(std::string name) { return submit({.name = std::move(name)}); }
 
 // submit() fills in the fingerprint and queues the request. loop() takes one request after the
 // other. execute() tells the transport which collective begins, compares fingerprints in checked
@@ -412,18 +390,10 @@ bool ProgressQueue::stop_at_exit(int status) {
   return clean;
 }
 
-std::shared_ptr<QueuedGroup> ProgressQueue::group_of(std::vector<int> members, int rank) {
-  auto group = std::make_shared<QueuedGroup>();
-  group->members = std::move(members);
-  group->rank = rank;
-  group->channel.emplace(*transport_, group->members, rank);
-  return group;
-}
-
 std::shared_ptr<QueuedGroup> ProgressQueue::whole(bool checked) {
   std::vector<int> members(to_index(transport_->size()));
   std::iota(members.begin(), members.end(), 0);
-  auto group = group_of(std::move(members), transport_->rank());
+  auto group = part(0, {}, std::move(members), transport_->rank(), nullptr);
   group->checked = checked;
   return group;
 }
@@ -431,12 +401,15 @@ std::shared_ptr<QueuedGroup> ProgressQueue::whole(bool checked) {
 std::shared_ptr<QueuedGroup> ProgressQueue::part(std::uint64_t number, std::string name,
                                                  std::vector<int> members, int rank,
                                                  std::shared_ptr<QueuedGroup> parent) {
-  auto group = group_of(std::move(members), rank);
+  auto group = std::make_shared<QueuedGroup>();
   group->number = number;
   group->name = std::move(name);
+  group->members = std::move(members);
+  group->rank = rank;
+  group->channel.emplace(*transport_, group->members, rank);
   const std::lock_guard lock(mutex_);
   next_number_ = std::max(next_number_, number + 1);
-  group->checked = parent->checked;
+  group->checked = parent && parent->checked;
   group->parent = std::move(parent);
   return group;
 }
@@ -446,20 +419,19 @@ std::uint64_t ProgressQueue::next_number() {
   return next_number_;
 }
 
-WorkPtr ProgressQueue::submit(Request request, CollectiveCall call) {
+WorkPtr ProgressQueue::submit(Request request) {
   QueuedGroup& group = *request.group;
   Fingerprint& print = request.fingerprint;
-  print.call = call;
-  print.dtype = request.output.dtype;
-  print.set_name(request.name);
+  print.dtype = request.what.output.dtype;
+  print.set_name(request.what.name);
   print.set_group(group.number, group.name);
-  request.work = std::make_shared<QueuedWork>(std::move(request.name));
+  request.work = std::make_shared<QueuedWork>(std::move(request.what.name));
   QueuedWork* const raw = request.work.get();
   WorkPtr work(raw, WaitAtLast{request.work, weak_from_this()});
   {
     const std::lock_guard lock(mutex_);
     if (exiting_) {
-      raw->finish({}, fmt::format("{} \"{}\": the process exits", name_of(call), raw->name()));
+      raw->finish({}, fmt::format("{} \"{}\": the process exits", name_of(print.call), raw->name()));
       return work;
     }
     print.sequence = group.submitted;
@@ -586,7 +558,7 @@ void ProgressQueue::execute(Request& request) {
       compare_fingerprints(channel, request);
       times.start_ns = steady_ns();
     }
-    run_schedule(channel, request);
+    run_schedule(channel, request.what);
   } catch (const CommError& e) {
     error = e.what();
   } catch (const std::exception& e) {  // out of memory, say: no schedule throws on its own
@@ -637,24 +609,19 @@ void ProgressQueue::compare_fingerprints(Channel& channel, const Request& reques
   transport_->compared(true);
 }
 
-void ProgressQueue::run_schedule(Channel& channel, const Request& request) {
-  switch (request.fingerprint.call) {
+void ProgressQueue::run_schedule(Channel& channel, const Submission& what) {
+  switch (what.call) {
     case CollectiveCall::all_reduce:
-      if (!request.pieces.empty())
-        return comm::all_reduce(channel, pool_, request.pieces, request.output);
-      return comm::all_reduce(channel, pool_, request.output, request.fingerprint.reduce);
+      return comm::all_reduce(channel, pool_, what.output, what.op, what.pieces);
     case CollectiveCall::reduce_scatter:
-      if (!request.pieces.empty())
-        return comm::reduce_scatter(channel, pool_, request.pieces, request.output);
-      return comm::reduce_scatter(channel, pool_, request.input, request.output,
-                                  request.fingerprint.reduce);
+      return comm::reduce_scatter(channel, pool_, what.input, what.output, what.op, what.pieces);
     case CollectiveCall::all_gather:
     case CollectiveCall::all_gather_v:
-      return comm::all_gather(channel, pool_, request.input, request.output, request.counts);
+      return comm::all_gather(channel, pool_, what.input, what.output, what.counts);
     case CollectiveCall::all_to_all:
-      return comm::all_to_all(channel, pool_, request.input, request.output);
+      return comm::all_to_all(channel, pool_, what.input, what.output);
     case CollectiveCall::broadcast:
-      return comm::broadcast(channel, pool_, request.output, request.root);
+      return comm::broadcast(channel, pool_, what.output, what.root);
     case CollectiveCall::barrier:
       return comm::barrier(channel);
   }

@@ -55,14 +55,9 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   /// A submitted collective.
   struct Request {
     Fingerprint fingerprint{};
-    ConstBuffer input{nullptr, {0}, DType::u8};  // of a barrier: none
-    Buffer output{nullptr, {0}, DType::u8};
-    std::vector<std::int64_t> counts{};
-    std::vector<Piece> pieces{};  // of sums in `output`: what this rank adds; empty: no pieces
-    int root = 0;                 // its rank in the group
-    std::string name{};
-    bool checked = false;
+    Submission what{};
     std::shared_ptr<QueuedGroup> group{};
+    bool checked = false;
     std::shared_ptr<QueuedWork> work{};
   };
 
@@ -82,7 +77,7 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
 
   /// Queues a collective. The last copy of the handle waits for a Work that is pending. If that
   /// copy goes because an exception unwinds, it ends the run first.
-  WorkPtr submit(Request request, CollectiveCall call);
+  WorkPtr submit(Request request);
   /// Sleeps until all that was submitted for the group is finished. With `unwinding`, ends the run
   /// first if anything is not finished.
   void drain(const QueuedGroup& group, bool unwinding);
@@ -98,10 +93,9 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   std::string transport() const { return transport_->name(); }
 
  private:
-  std::shared_ptr<QueuedGroup> group_of(std::vector<int> members, int rank);
   void loop();
   void execute(Request& request);
-  void run_schedule(Channel& channel, const Request& request);
+  void run_schedule(Channel& channel, const Submission& what);
   void compare_fingerprints(Channel& channel, const Request& request);
   void count_traffic(QueuedGroup& group, const Traffic& before);
   void tell_busy();
@@ -138,21 +132,8 @@ class QueuedCommunicator final : public Communicator {
   int size() const override { return static_cast<int>(group_->members.size()); }
   std::string transport() const override { return queue_->transport(); }
 
-  [[nodiscard]] WorkPtr all_reduce(Buffer buffer, Reduce op, std::string name) override;
-  [[nodiscard]] WorkPtr reduce_scatter(ConstBuffer input, Buffer output, Reduce op,
-                                       std::string name) override;
-  [[nodiscard]] WorkPtr all_reduce(std::vector<Piece> pieces, Buffer array,
-                                   std::string name) override;
-  [[nodiscard]] WorkPtr reduce_scatter(std::vector<Piece> pieces, Buffer array,
-                                       std::string name) override;
   bool reads_pieces() const override { return reads_pieces_; }
-  [[nodiscard]] WorkPtr all_gather(ConstBuffer input, Buffer output, std::string name) override;
-  [[nodiscard]] WorkPtr all_gather_v(ConstBuffer input, Buffer output,
-                                     std::span<const std::int64_t> counts,
-                                     std::string name) override;
-  [[nodiscard]] WorkPtr all_to_all(ConstBuffer input, Buffer output, std::string name) override;
-  [[nodiscard]] WorkPtr broadcast(Buffer buffer, int root, std::string name) override;
-  [[nodiscard]] WorkPtr barrier(std::string name) override;
+  [[nodiscard]] WorkPtr submit(Submission what) override;
 
   [[nodiscard]] std::unique_ptr<Communicator> split(int colour, int key, std::string name) override;
 
@@ -165,11 +146,8 @@ class QueuedCommunicator final : public Communicator {
   Traffic traffic() const override { return queue_->traffic(*group_); }
 
  private:
-  using Request = ProgressQueue::Request;
-
   QueuedCommunicator(std::shared_ptr<ProgressQueue> queue, std::shared_ptr<QueuedGroup> group)
       : queue_(std::move(queue)), group_(std::move(group)) {}
-  WorkPtr submit(Request request, CollectiveCall call);
 
   const bool reads_pieces_ = false;       // not in groups
   std::shared_ptr<ProgressQueue> queue_;  // lives as long as the last of the family

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -108,12 +109,17 @@ class ChunkPool {
 // Chooses the algorithm of a collective by its size. Collectives bound by latency exchange whole
 // buffers; large ones stream chunks.
 
+/// What a rank adds to a sum if that does not lie in the array.
+using Pieces = std::optional<std::vector<Piece>>;
+
 /// Byte-level forms of the operations of Communicator: same shapes, already validated. They return
 /// when the result is in place and no message of this rank's is in flight any more.
-void all_reduce(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce op);
-void all_reduce(Channel& channel, ChunkPool& pool, std::span<const Piece> pieces, Buffer array);
-void reduce_scatter(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output, Reduce op);
-void reduce_scatter(Channel& channel, ChunkPool& pool, std::span<const Piece> pieces, Buffer array);
+/// Sums of `pieces`, if there are any, are formed in `output`; their reduce-scatter is in place.
+void all_reduce(Channel& channel, ChunkPool& pool, Buffer output, Reduce op,
+                const Pieces& pieces = {});
+void reduce_scatter(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output, Reduce op,
+                    const Pieces& pieces = {});
+/// `counts` of the ranks' inputs; empty: all are as large as this rank's.
 void all_gather(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output,
                 std::span<const std::int64_t> counts);
 void all_to_all(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output);

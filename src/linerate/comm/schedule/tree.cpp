@@ -119,25 +119,22 @@ BlockJob job_of(const Channel& channel, const std::byte* input, Buffer output, R
 
 }  // namespace
 
-void reduce_scatter(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output,
-                    Reduce op) {
+/// With pieces `output` is the array, and this rank's block of it is the result.
+void reduce_scatter(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output, Reduce op,
+                    const Pieces& pieces) {
+  const bool reads = pieces && channel.size() > 1 && channel.reads_peers();
+  if (pieces) {
+    if (!reads) write_pieces(output, *pieces);
+    const std::int64_t block = output.count.value / channel.size();
+    output = {static_cast<std::byte*>(output.data) + channel.rank() * block * size_of(output.dtype),
+              {block},
+              output.dtype};
+  }
   const auto bytes = to_index(output.count.value * size_of(output.dtype));
   if (channel.size() == 1) return copy(output.data, input.data, bytes);
   if (bytes == 0) return;
-  run_blocks(channel, pool, job_of(channel, static_cast<const std::byte*>(input.data), output, op));
-}
-
-void reduce_scatter(Channel& channel, ChunkPool& pool, std::span<const Piece> pieces,
-                    Buffer array) {
-  const std::int64_t block = array.count.value / channel.size();
-  auto* base = static_cast<std::byte*>(array.data);
-  const Buffer own{base + channel.rank() * block * size_of(array.dtype), {block}, array.dtype};
-  if (channel.size() == 1 || !channel.reads_peers()) {
-    write_pieces(array, pieces);
-    return reduce_scatter(channel, pool, array, own, Reduce::sum);
-  }
-  BlockJob job = job_of(channel, base, own, Reduce::sum);
-  add_runs(job, pieces);
+  BlockJob job = job_of(channel, static_cast<const std::byte*>(input.data), output, op);
+  if (reads) add_runs(job, *pieces);
   run_blocks(channel, pool, job);
 }
 
@@ -147,7 +144,8 @@ void all_gather(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer out
   BlockJob job{
       .blocks = {}, .reduces = false, .gathers = true, .dtype = output.dtype, .op = Reduce::sum};
   auto* base = static_cast<std::byte*>(output.data);
-  for (const std::int64_t count : counts) {
+  for (int r = 0; r < channel.size(); ++r) {
+    const std::int64_t count = counts.empty() ? input.count.value : counts[to_index(r)];
     const std::size_t bytes = to_index(count) * element;
     job.blocks.push_back({nullptr, base, bytes});
     base += bytes;
@@ -264,19 +262,15 @@ BlockJob job_of(const Channel& channel, const Buffer& buffer, Reduce op) {
 
 }  // namespace
 
-void all_reduce(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce op) {
-  if (channel.size() == 1 || buffer.count.value == 0) return;
-  if (is_small(channel, pool, buffer)) return recursive_doubling(channel, pool, buffer, op);
-  run_blocks(channel, pool, job_of(channel, buffer, op));
-}
-
-void all_reduce(Channel& channel, ChunkPool& pool, std::span<const Piece> pieces, Buffer array) {
-  if (channel.size() == 1 || !channel.reads_peers() || is_small(channel, pool, array)) {
-    write_pieces(array, pieces);
-    return all_reduce(channel, pool, array, Reduce::sum);
-  }
-  BlockJob job = job_of(channel, array, Reduce::sum);
-  add_runs(job, pieces);
+void all_reduce(Channel& channel, ChunkPool& pool, Buffer output, Reduce op,
+                const Pieces& pieces) {
+  const bool small = is_small(channel, pool, output);
+  const bool reads = pieces && channel.size() > 1 && channel.reads_peers() && !small;
+  if (pieces && !reads) write_pieces(output, *pieces);
+  if (channel.size() == 1 || output.count.value == 0) return;
+  if (small) return recursive_doubling(channel, pool, output, op);
+  BlockJob job = job_of(channel, output, op);
+  if (reads) add_runs(job, *pieces);
   run_blocks(channel, pool, job);
 }
 

@@ -26,23 +26,23 @@ void Transport::compared(bool alike) {
 void Transport::send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
   transfer.done = false;
   count(sent_bytes_, bytes);
-  if (!pacer_) return start_send(peer, data, bytes, tag(peer), transfer);
-  waiting_.push_back(
-      {pacer_->departure(bytes, Clock::now()), peer, data, bytes, tag(peer), &transfer});
+  const PeerMessage message{true, peer, const_cast<void*>(data), bytes, tag(peer), &transfer};
+  if (!pacer_) return start(message);
+  waiting_.push_back({pacer_->departure(bytes, Clock::now()), message});
   start_due_sends();
 }
 
 void Transport::receive(int peer, void* data, std::size_t bytes, Transfer& transfer) {
   transfer.done = false;
   count(received_bytes_, bytes);
-  start_receive(peer, data, bytes, tag(peer), transfer);
+  start({false, peer, data, bytes, tag(peer), &transfer});
 }
 
 void Transport::start_due_sends() {
   while (!waiting_.empty() && waiting_.front().departure <= Clock::now()) {
-    const WaitingSend next = waiting_.front();
+    const PeerMessage message = waiting_.front().message;
     waiting_.pop_front();
-    start_send(next.peer, next.data, next.bytes, next.tag, *next.transfer);
+    start(message);
   }
 }
 
@@ -59,8 +59,9 @@ std::uint64_t Transport::tag(int peer) const {
                     : tag_.payload(life_->history(peer), purpose_.print->call);
 }
 
-void Transport::throw_failure(const std::string& reason) const {
-  throw CommError(fmt::format("rank {}: {}: {}", rank(), purpose_.print->describe(), reason));
+void Transport::fail(const std::string& reason) {
+  const std::string counts = end_messages(reason, false);
+  throw CommError(fmt::format("rank {}: {}: {}", rank(), purpose_.print->describe(), counts));
 }
 
 Clock::duration clock_time(Duration time, const std::string& what) {

@@ -57,6 +57,16 @@ struct Transfer {
   bool done = true;
 };
 
+/// A message to or from a peer.
+struct PeerMessage {
+  bool sends = false;  // else it is received
+  int peer = 0;
+  void* data = nullptr;  // only read if it is sent
+  std::size_t bytes = 0;
+  std::uint64_t tag = 0;
+  Transfer* transfer = nullptr;
+};
+
 /// The tag of a message: a hash of its collective, in as many bits as the transport has for a tag.
 /// A receive meets only messages of its own tag. So a message of another collective lands in its
 /// memory only if two hashes are the same by chance. They have 27 bits, because Open MPI's tags
@@ -123,8 +133,8 @@ class Transport {
   /// fault.
   [[nodiscard]] virtual bool read(int peer, std::uint64_t address, void* into,
                                   std::size_t bytes) = 0;
-  /// Ends the run for every rank: throws CommError with this reason.
-  [[noreturn]] virtual void fail(const std::string& reason) = 0;
+  /// Ends the run for every rank: throws CommError with this reason, or with the first one.
+  [[noreturn]] void fail(const std::string& reason);
 
   /// This rank has submitted one more collective with these ranks. Any thread.
   void submitted(std::span<const int> members) { life_->submitted(members); }
@@ -141,7 +151,7 @@ class Transport {
   void end() { life_->end(); }
   /// An exception that is not fail()'s has left a collective. Ends the run for every rank, and from
   /// here on no posted memory is touched.
-  virtual void give_up(const std::string& reason) = 0;
+  void give_up(const std::string& reason) { end_messages(reason, true); }
 
   /// While no collective runs: how long the owner may sleep before it calls service() again.
   /// service() throws nothing; the next collective tells what failed.
@@ -158,10 +168,10 @@ class Transport {
 
  protected:
   /// Hands a message to what carries it.
-  virtual void start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
-                          Transfer& transfer) = 0;
-  virtual void start_receive(int peer, void* data, std::size_t bytes, std::uint64_t tag,
-                             Transfer& transfer) = 0;
+  virtual void start(const PeerMessage& message) = 0;
+  /// Ends the run for every rank. When this returns, no posted memory is touched. Returns the
+  /// reason that counts. `at_once`: the memory is gone already, so nothing may wait for it.
+  virtual std::string end_messages(const std::string& reason, bool at_once) = 0;
   /// Starts the sends that have waited for the link long enough. A transport that looks for
   /// finished transfers calls it first, and sleeps no longer than until next_departure().
   void start_due_sends();
@@ -177,8 +187,6 @@ class Transport {
     sent_bytes_ += static_cast<std::int64_t>(bytes);
     received_bytes_ += static_cast<std::int64_t>(bytes);
   }
-  /// The error of the collective that this rank is in.
-  [[noreturn]] void throw_failure(const std::string& reason) const;
 
   const std::shared_ptr<Liveness> life_;
   Purpose purpose_;
@@ -194,11 +202,7 @@ class Transport {
   /// A send that the link has not carried yet.
   struct WaitingSend {
     Clock::time_point departure;
-    int peer;
-    const void* data;
-    std::size_t bytes;
-    std::uint64_t tag;
-    Transfer* transfer;
+    PeerMessage message;
   };
 
   MessageTag tag_;
@@ -240,10 +244,7 @@ class Channel {
   [[nodiscard]] bool read(int peer, std::uint64_t address, void* into, std::size_t bytes) {
     return transport_.read(member(peer), address, into, bytes);
   }
-  [[noreturn]] void fail(const std::string& reason) {
-    transport_.fail(reason);
-    __builtin_unreachable();  // GCC does not believe the attribute of a virtual function
-  }
+  [[noreturn]] void fail(const std::string& reason) { transport_.fail(reason); }
 
  private:
   int member(int rank) const { return members_[to_index(rank)]; }

@@ -39,8 +39,8 @@ constexpr int kTagBits = 31;  // of an int
 /// The memory of a message is plain bytes, wrapped as a tensor that does not own them. Its owner
 /// keeps it (Payloads::hold, or the caller of a collective). Memory of a device would need a slice
 /// of its own tensor here, because streams and the caching allocator track tensors.
-std::vector<at::Tensor> bytes_of(const void* data, std::size_t bytes) {
-  return {at::from_blob(const_cast<void*>(data), {static_cast<std::int64_t>(bytes)}, at::kByte)};
+std::vector<at::Tensor> bytes_of(const PeerMessage& message) {
+  return {at::from_blob(message.data, {static_cast<std::int64_t>(message.bytes)}, at::kByte)};
 }
 
 void abort_work(::c10d::Work& work) {
@@ -110,37 +110,22 @@ void C10dChannel::begin(const Purpose& purpose) {
   if (const auto reason = beats_.failure()) fail(*reason);
 }
 
-void C10dChannel::start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
-                             Transfer& transfer) {
-  post(peer, data, bytes, tag, transfer, true);
-}
-
-void C10dChannel::start_receive(int peer, void* data, std::size_t bytes, std::uint64_t tag,
-                                Transfer& transfer) {
-  post(peer, data, bytes, tag, transfer, false);
-}
-
-void C10dChannel::post(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
-                       Transfer& transfer, bool sends) {
+void C10dChannel::start(const PeerMessage& message) {
+  const int peer = message.peer, tag = static_cast<int>(message.tag);
   c10::intrusive_ptr<::c10d::Work> work;
   try {
     const at::DisableRecordFunctionGuard unseen;  // by profilers, and by weight gates
     const c10::NoGradGuard no_grad;
-    std::vector<at::Tensor> memory = bytes_of(data, bytes);
-    work = sends ? group_->send(memory, peer, static_cast<int>(tag))
-                 : group_->recv(memory, peer, static_cast<int>(tag));
+    std::vector<at::Tensor> memory = bytes_of(message);
+    work = message.sends ? group_->send(memory, peer, tag) : group_->recv(memory, peer, tag);
   } catch (const std::exception& e) {
-    fail(beats_.ended_by_or(fmt::format("no message {} rank {}: {}",
-                                        sends ? "could be sent to" : "can be received from", peer,
-                                        first_line(e.what()))));
+    blame(fmt::format("no message {} rank {}: {}",
+                      message.sends ? "could be sent to" : "can be received from", peer,
+                      first_line(e.what())));
   }
   const std::lock_guard lock(mutex_);
-  Posted& posted = posted_.emplace_back();
-  posted.work = std::move(work);
-  posted.transfer = &transfer;
-  posted.peer = peer;
-  posted.sends = sends;
-  if (ended_) abort_work(*posted.work);
+  posted_.push_back({.work = std::move(work), .message = message});
+  if (ended_) abort_work(*posted_.back().work);
 }
 
 /// Takes note of finished messages; true if there are any.
@@ -161,10 +146,17 @@ bool C10dChannel::collect() {
 
 void C10dChannel::settle(Posted& posted) {
   if (posted.problem)
-    fail(beats_.ended_by_or(
-        fmt::format("the connection to rank {} failed: {}", posted.peer, *posted.problem)));
-  if (posted.aborted) fail(beats_.ended_by_or("a message was cancelled"));
-  posted.transfer->done = true;
+    blame(
+        fmt::format("the connection to rank {} failed: {}", posted.message.peer, *posted.problem));
+  if (posted.aborted) blame("a message was cancelled");
+  posted.message.transfer->done = true;
+}
+
+/// A peer may be at fault, and say so itself in a moment.
+void C10dChannel::blame(const std::string& problem) {
+  const Clock::duration patience =
+      std::max<Clock::duration>(3 * life_->period(), std::chrono::milliseconds(100));
+  fail(beats_.ended_by(problem, patience));
 }
 
 /// Sleeps until a message is finished. No lock is held, and meanwhile only abort() touches the
@@ -202,7 +194,7 @@ void C10dChannel::hand_over() {
     const std::lock_guard lock(mutex_);
     for (Posted& posted : posted_) {
       if (std::exchange(posted.handed, true)) continue;
-      (posted.sends ? sends_ : receives_).queue.push_back(&posted);
+      (posted.message.sends ? sends_ : receives_).queue.push_back(&posted);
     }
   }
   posted_more_.notify_all();
@@ -239,7 +231,7 @@ void C10dChannel::wait_for(const Transfer& transfer) {
     {
       const std::lock_guard lock(mutex_);
       for (Posted& posted : posted_)
-        if (posted.transfer == &transfer) own = &posted;
+        if (posted.message.transfer == &transfer) own = &posted;
     }
     LINERATE_CHECK(own != nullptr, "the program waits for a transfer that was not posted");
     if (own->handed) {
@@ -274,15 +266,11 @@ void C10dChannel::abandon() {
   }
 }
 
-void C10dChannel::fail(const std::string& reason) {
-  const std::string counted = beats_.ended_by(reason);
-  abandon();
-  throw_failure(counted);
-}
-
-void C10dChannel::give_up(const std::string& reason) {
+std::string C10dChannel::end_messages(const std::string& reason, bool at_once) {
   beats_.end_run(reason);
+  const std::string counts = at_once ? reason : beats_.ended_by(reason);
   abandon();
+  return counts;
 }
 
 std::unique_ptr<Communicator> make_world_of_group(const std::string& group_name,
@@ -370,22 +358,15 @@ std::optional<std::string> StoreBeats::failure() const {
   return failure_ ? failure_ : wanted_end_;
 }
 
-std::string StoreBeats::ended_by(const std::string& reason) {
-  end_run(reason);
-  // The store decides which reason was the first.
+std::string StoreBeats::ended_by(const std::string& reason, Clock::duration patience) {
   std::unique_lock lock(mutex_);
-  said_.wait_for(lock, 3 * life_->period() + milliseconds(500),
-                 [this] { return failure_.has_value(); });
+  const auto said = [this] { return failure_.has_value(); };
+  said_.wait_for(lock, patience, said);
+  if (!wanted_end_) wanted_end_ = reason;
+  wake_.notify_all();
+  // The store decides which reason was the first.
+  said_.wait_for(lock, 3 * life_->period() + milliseconds(500), said);
   return failure_.value_or(reason);
-}
-
-std::string StoreBeats::ended_by_or(const std::string& problem) {
-  {
-    std::unique_lock lock(mutex_);
-    said_.wait_for(lock, std::max<Clock::duration>(3 * life_->period(), milliseconds(100)),
-                   [this] { return failure_.has_value(); });
-  }
-  return ended_by(problem);
 }
 
 void StoreBeats::leave() {

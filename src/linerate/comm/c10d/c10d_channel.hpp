@@ -55,11 +55,8 @@ class StoreBeats {
   /// Why the run has ended. From end_run() on it is at least the reason that this rank gave.
   std::optional<std::string> failure() const;
   /// Ends the run for every rank with this reason, unless another reason was the first. Returns the
-  /// reason that counts.
-  std::string ended_by(const std::string& reason);
-  /// As ended_by(), but waits a moment first, in which a better reason than this rank's own may
-  /// arrive.
-  std::string ended_by_or(const std::string& problem);
+  /// reason that counts. `patience`: how long it waits first, for a better reason to arrive.
+  std::string ended_by(const std::string& reason, Clock::duration patience = {});
   /// Tells the others that this rank takes part in no more collectives. When it returns, that has
   /// been written.
   void leave();
@@ -118,19 +115,16 @@ class C10dChannel final : public Transport {
   void wait_for(const Transfer& transfer) override;
   bool can_read_peers() const override { return false; }
   bool read(int, std::uint64_t, void*, std::size_t) override { return false; }
-  [[noreturn]] void fail(const std::string& reason) override;
 
   void abort(const std::string& reason) override { beats_.end_run(reason); }
   void begin(const Purpose& purpose) override;
-  void give_up(const std::string& reason) override;
   void leave() override { beats_.leave(); }
 
  private:
   struct Posted {
     c10::intrusive_ptr<::c10d::Work> work;
-    Transfer* transfer = nullptr;
-    int peer = 0;
-    bool sends = false, handed = false;
+    PeerMessage message;
+    bool handed = false;
     // Under the mutex:
     bool finished = false, aborted = false;
     std::optional<std::string> problem{};
@@ -141,13 +135,10 @@ class C10dChannel final : public Transport {
     std::thread thread{};
   };
 
-  void start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
-                  Transfer& transfer) override;
-  void start_receive(int peer, void* data, std::size_t bytes, std::uint64_t tag,
-                     Transfer& transfer) override;
-  void post(int peer, const void* data, std::size_t bytes, std::uint64_t tag, Transfer& transfer,
-            bool sends);
+  void start(const PeerMessage& message) override;
+  std::string end_messages(const std::string& reason, bool at_once) override;
   bool collect();
+  [[noreturn]] void blame(const std::string& problem);
   void hand_over();
   void wait_in_order(Waiter& waiter);
   void wait_here(Posted& posted);

@@ -133,32 +133,20 @@ void MpiChannel::begin(const Purpose& purpose) {
   if (beats_->failure()) fail(*beats_->failure());
 }
 
-void MpiChannel::start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
-                            Transfer& transfer) {
-  requests_.push_back(MPI_REQUEST_NULL);
-  pending_.push_back({&transfer, bytes, peer, false});
-  posted(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, static_cast<int>(tag), comm_,
-                   &requests_.back()),
-         "MPI_Isend");
-}
-
-void MpiChannel::start_receive(int peer, void* data, std::size_t bytes, std::uint64_t tag,
-                               Transfer& transfer) {
-  requests_.push_back(MPI_REQUEST_NULL);
-  pending_.push_back({&transfer, bytes, peer, true});
-  posted(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, static_cast<int>(tag), comm_,
-                   &requests_.back()),
-         "MPI_Irecv");
-}
-
-/// Ends the run if MPI has refused a message. The refused message is dropped here; fail() ends the
+/// Ends the run if MPI refuses a message. The refused message is dropped here; fail() ends the
 /// others, which are in flight.
-void MpiChannel::posted(int code, const char* call) {
+void MpiChannel::start(const PeerMessage& message) {
+  const auto& [sends, peer, data, bytes, tag, transfer] = message;
+  pending_.push_back(message);
+  MPI_Request* const request = &requests_.emplace_back(MPI_REQUEST_NULL);
+  const int count = static_cast<int>(bytes), number = static_cast<int>(tag);
+  const int code = sends ? MPI_Isend(data, count, MPI_BYTE, peer, number, comm_, request)
+                         : MPI_Irecv(data, count, MPI_BYTE, peer, number, comm_, request);
   if (code == MPI_SUCCESS) return;
-  const int peer = pending_.back().peer;
   requests_.pop_back();
   pending_.pop_back();
-  fail(fmt::format("{} with rank {} failed: {}", call, peer, error_text(code)));
+  fail(fmt::format("{} with rank {} failed: {}", sends ? "MPI_Isend" : "MPI_Irecv", peer,
+                   error_text(code)));
 }
 
 bool MpiChannel::test() {
@@ -172,9 +160,9 @@ bool MpiChannel::test() {
   if (count == MPI_UNDEFINED || (code == MPI_SUCCESS && count == 0)) return false;
   std::optional<int> mismatch;  // the peer
   for (int i = 0; i < count && !mismatch; ++i) {
-    const Pending& pending = pending_[to_index(finished_[to_index(i)])];
+    const PeerMessage& pending = pending_[to_index(finished_[to_index(i)])];
     pending.transfer->done = true;
-    if (!pending.receiving) continue;
+    if (pending.sends) continue;
     int bytes = 0;
     MPI_Get_count(&statuses_[to_index(i)], MPI_BYTE, &bytes);
     if (to_index(bytes) != pending.bytes || code != MPI_SUCCESS) mismatch = pending.peer;
@@ -288,15 +276,16 @@ void MpiChannel::service() {
 /// When this returns, MPI uses none of the memory that was posted. A receive that no message has
 /// met is cancelled. A receive that is half filled, or a send that is half taken, belongs to MPI
 /// until its peer goes on. The peer does so unless it is stopped, dead, or has itself cancelled. So
-/// after a grace this process calls MPI no more, and its memory is safe.
-void MpiChannel::abandon() {
+/// after a grace this process calls MPI no more, and its memory is safe. If that memory is gone
+/// already, there is no grace.
+void MpiChannel::abandon(bool at_once) {
   drop_waiting_sends();
   const Clock::duration grace =
       std::clamp<Clock::duration>(life_->timeout() / 20, milliseconds(20), milliseconds(500));
-  for (std::size_t i = 0; i < requests_.size(); ++i)
-    if (pending_[i].receiving) MPI_Cancel(&requests_[i]);
+  for (std::size_t i = 0; i < requests_.size() && !at_once; ++i)
+    if (!pending_[i].sends) MPI_Cancel(&requests_[i]);
   const Clock::time_point start = Clock::now();
-  while (true) {
+  while (!at_once) {
     for (MPI_Request& request : requests_) {
       int done = 0;
       MPI_Test(&request, &done, MPI_STATUS_IGNORE);
@@ -312,21 +301,12 @@ void MpiChannel::abandon() {
   pending_.clear();
 }
 
-void MpiChannel::fail(const std::string& reason) {
+std::string MpiChannel::end_messages(const std::string& reason, bool at_once) {
   beats_->set_failure(reason);
-  serve_beats(Clock::now());  // peers that hear of it give back what they hold of this rank's
-  abandon();
-  throw_failure(*beats_->failure());
-}
-
-/// An exception has unwound a schedule, and its memory is gone already. So there is no grace.
-void MpiChannel::give_up(const std::string& reason) {
-  drop_waiting_sends();
-  beats_->set_failure(reason);
-  if (requests_.empty()) return serve_beats(Clock::now());
-  call_mpi_no_more();
-  requests_.clear();
-  pending_.clear();
+  // Peers that hear of it give back what they hold of this rank's.
+  if (!at_once || requests_.empty()) serve_beats(Clock::now());
+  abandon(at_once && !requests_.empty());
+  return *beats_->failure();
 }
 
 void MpiChannel::leave() {

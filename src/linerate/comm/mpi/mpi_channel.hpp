@@ -118,34 +118,22 @@ class MpiChannel final : public Transport {
   void wait_some() override;
   bool can_read_peers() const override { return memory_.has_value(); }
   bool read(int peer, std::uint64_t address, void* into, std::size_t bytes) override;
-  [[noreturn]] void fail(const std::string& reason) override;
 
   void abort(const std::string& reason) override;
   void begin(const Purpose& purpose) override;
-  void give_up(const std::string& reason) override;
   std::chrono::nanoseconds idle_period() const override { return idle_; }
   void service() override;
   void leave() override;
 
  private:
-  struct Pending {
-    Transfer* transfer;
-    std::size_t bytes;
-    int peer;
-    bool receiving;
-  };
-
-  void start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
-                  Transfer& transfer) override;
-  void start_receive(int peer, void* data, std::size_t bytes, std::uint64_t tag,
-                     Transfer& transfer) override;
-  void posted(int code, const char* call);
+  void start(const PeerMessage& message) override;
+  std::string end_messages(const std::string& reason, bool at_once) override;
   bool test();
   void keep_unfinished();
   [[noreturn]] void blame(const std::string& problem);
   void look_after_peers(Clock::time_point now);
   void serve_beats(Clock::time_point now);
-  void abandon();
+  void abandon(bool at_once);
   void hear_abort();
 
   OneWorld claim_;  // first: given back when everything else is gone
@@ -158,7 +146,7 @@ class MpiChannel final : public Transport {
   Clock::time_point last_look_;
   Clock::duration idle_{};
   std::vector<MPI_Request> requests_;
-  std::vector<Pending> pending_;  // pending_[i] belongs to requests_[i]
+  std::vector<PeerMessage> pending_;  // pending_[i] belongs to requests_[i]
   std::vector<int> finished_;
   std::vector<MPI_Status> statuses_;
 };

@@ -37,39 +37,31 @@ constexpr std::size_t kEagerBytes = 4096;
 
 /// A message that its receiver has not taken yet.
 struct Envelope {
-  int from;
-  std::uint64_t tag;
+  /// The peer is the sender. The data are the sender's memory, or `own`. The transfer is the
+  /// sender's, if the sender waits for it.
+  PeerMessage message;
   std::vector<std::byte> own;  // of a small message
-  const void* data;            // the sender's memory, or `own`
-  std::size_t bytes;
-  Transfer* transfer;  // the sender's, which waits for it; null if it does not
 
   void keep_bytes() {
-    const auto* const first = static_cast<const std::byte*>(data);
-    own.assign(first, first + bytes);
-    data = own.data();
-    transfer = nullptr;
+    const auto* const first = static_cast<const std::byte*>(message.data);
+    own.assign(first, first + message.bytes);
+    message.data = own.data();
+    message.transfer = nullptr;
   }
-};
-
-/// A message that its receiver waits for.
-struct Posted {
-  int from;
-  std::uint64_t tag;
-  void* data;
-  std::size_t bytes;
-  Transfer* transfer;
+  bool fits(const PeerMessage& posted) const {
+    return posted.peer == message.peer && posted.tag == message.tag;
+  }
 };
 
 /// The transfer that a sleeping rank waits for; any, if it is null. The rank also wakes for a
 /// message whose sender cannot go on before it is copied.
 struct Asleep {
-  const std::list<Posted>* posted;
+  const std::list<PeerMessage>* posted;
   const Transfer* awaited;
 
   bool wakes_for(const Envelope& e) const {
-    return std::any_of(posted->begin(), posted->end(), [&](const Posted& p) {
-      return p.from == e.from && p.tag == e.tag && (e.transfer != nullptr || wakes_for(p.transfer));
+    return std::any_of(posted->begin(), posted->end(), [&](const PeerMessage& p) {
+      return e.fits(p) && (e.message.transfer != nullptr || wakes_for(p.transfer));
     });
   }
   bool wakes_for(const Transfer* finished) const {
@@ -146,16 +138,11 @@ class ThreadChannel final : public Transport {
     if (bytes > 0) std::memcpy(into, reinterpret_cast<const void*>(address), bytes);
     return true;
   }
-  [[noreturn]] void fail(const std::string& reason) override;
 
   void abort(const std::string& reason) override { world_.fail(reason); }
   void begin(const Purpose& purpose) override {
     Transport::begin(purpose);
     if (const auto reason = world_.failure()) fail(*reason);
-  }
-  void give_up(const std::string& reason) override {
-    world_.fail(reason);
-    abandon();
   }
   void leave() override {
     life_->set_state(Beat::State::left);
@@ -165,14 +152,14 @@ class ThreadChannel final : public Transport {
  private:
   struct Match {
     Envelope envelope;
-    Posted into;
+    PeerMessage into;
   };
 
-  void start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
-                  Transfer& transfer) override;
-  void start_receive(int peer, void* data, std::size_t bytes, std::uint64_t tag,
-                     Transfer& transfer) override {
-    posted_.push_back({peer, tag, data, bytes, &transfer});
+  void start(const PeerMessage& message) override;
+  std::string end_messages(const std::string& reason, bool) override {
+    world_.fail(reason);
+    abandon();
+    return reason;
   }
   ThreadWorld::Mailbox& box(int rank) { return *world_.boxes_[to_index(rank)]; }
   static constexpr int kTagBits = 62;
@@ -182,7 +169,7 @@ class ThreadChannel final : public Transport {
   bool take_or_sleep(const Transfer* awaited);
   bool is_awake() const;
   void copy(const Match& match);
-  void give_back(const Envelope& envelope);
+  void give_back(const PeerMessage& sent);
   std::optional<std::string> judge();
   void abandon();
 
@@ -190,7 +177,7 @@ class ThreadChannel final : public Transport {
   std::shared_ptr<ThreadWorld> keep_;
   int rank_;
   ThreadWorld::Mailbox& own_;
-  std::list<Posted> posted_;
+  std::list<PeerMessage> posted_;
   bool sent_at_once_ = false;  // since the last look: nobody will wake this rank for it
 };
 
@@ -198,13 +185,14 @@ std::unique_ptr<Transport> ThreadWorld::channel(int rank) {
   return std::make_unique<ThreadChannel>(*this, rank);
 }
 
-void ThreadChannel::start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
-                               Transfer& transfer) {
-  Envelope envelope{rank_, tag, {}, data, bytes, &transfer};
-  transfer.done = bytes <= kEagerBytes;
-  if (transfer.done) envelope.keep_bytes();
-  sent_at_once_ |= transfer.done;
-  ThreadWorld::Mailbox& target = box(peer);
+void ThreadChannel::start(const PeerMessage& message) {
+  if (!message.sends) return posted_.push_back(message);
+  Envelope envelope{message, {}};
+  envelope.message.peer = rank_;
+  message.transfer->done = message.bytes <= kEagerBytes;
+  if (message.transfer->done) envelope.keep_bytes();
+  sent_at_once_ |= message.transfer->done;
+  ThreadWorld::Mailbox& target = box(message.peer);
   bool wakes = false;
   {
     const std::lock_guard lock(target.mutex);
@@ -220,14 +208,13 @@ std::vector<ThreadChannel::Match> ThreadChannel::take_matches() {
   std::vector<Match> matches;
   const std::lock_guard lock(own_.mutex);
   for (auto posted = posted_.begin(); posted != posted_.end();) {
-    const auto found = std::find_if(
-        own_.arrived.begin(), own_.arrived.end(),
-        [&](const Envelope& e) { return e.from == posted->from && e.tag == posted->tag; });
+    const auto found = std::find_if(own_.arrived.begin(), own_.arrived.end(),
+                                    [&](const Envelope& e) { return e.fits(*posted); });
     if (found == own_.arrived.end()) {
       ++posted;
       continue;
     }
-    if (found->transfer != nullptr) ++own_.copying[to_index(found->from)];
+    if (found->message.transfer != nullptr) ++own_.copying[to_index(found->message.peer)];
     matches.push_back({std::move(*found), *posted});
     own_.arrived.erase(found);
     posted = posted_.erase(posted);
@@ -236,27 +223,25 @@ std::vector<ThreadChannel::Match> ThreadChannel::take_matches() {
 }
 
 void ThreadChannel::copy(const Match& match) {
-  const auto& [envelope, into] = match;
-  if (envelope.bytes == into.bytes && into.bytes > 0) {
-    std::memcpy(into.data, envelope.data, into.bytes);
-  }
-  if (envelope.transfer != nullptr) give_back(envelope);
+  const PeerMessage &sent = match.envelope.message, &into = match.into;
+  if (sent.bytes == into.bytes && into.bytes > 0) std::memcpy(into.data, sent.data, into.bytes);
+  if (sent.transfer != nullptr) give_back(sent);
   into.transfer->done = true;
 }
 
 /// Tells the sender that it may use its memory again.
-void ThreadChannel::give_back(const Envelope& envelope) {
-  ThreadWorld::Mailbox& sender = box(envelope.from);
+void ThreadChannel::give_back(const PeerMessage& sent) {
+  ThreadWorld::Mailbox& sender = box(sent.peer);
   bool wakes = false;
   {
     const std::lock_guard lock(sender.mutex);
-    wakes = sender.asleep && sender.asleep->wakes_for(envelope.transfer);
-    sender.sent.push_back(envelope.transfer);
+    wakes = sender.asleep && sender.asleep->wakes_for(sent.transfer);
+    sender.sent.push_back(sent.transfer);
   }
   if (wakes) sender.changed.notify_all();
   {
     const std::lock_guard lock(own_.mutex);
-    --own_.copying[to_index(envelope.from)];
+    --own_.copying[to_index(sent.peer)];
   }
   own_.changed.notify_all();  // a sender that gives up waits for this
 }
@@ -276,11 +261,10 @@ bool ThreadChannel::take_arrived() {
   const bool sent = std::exchange(sent_at_once_, false) | collect_sent();
   const std::vector<Match> matches = take_matches();
   for (const Match& match : matches) copy(match);
-  for (const auto& [envelope, into] : matches) {
-    if (envelope.bytes == into.bytes) continue;
-    fail(fmt::format("rank {} sent a message of {} bytes where {} were expected", envelope.from,
-                     envelope.bytes, into.bytes));
-  }
+  for (const auto& [envelope, into] : matches)
+    if (envelope.message.bytes != into.bytes)
+      fail(fmt::format("rank {} sent a message of {} bytes where {} were expected", into.peer,
+                       envelope.message.bytes, into.bytes));
   return sent || !matches.empty();
 }
 
@@ -353,18 +337,13 @@ void ThreadChannel::abandon() {
   posted_.clear();
   for (const auto& target : world_.boxes_) {
     std::unique_lock lock(target->mutex);
-    std::erase_if(target->arrived,
-                  [this](const Envelope& e) { return e.from == rank_ && e.transfer != nullptr; });
+    std::erase_if(target->arrived, [this](const Envelope& e) {
+      return e.message.peer == rank_ && e.message.transfer != nullptr;
+    });
     target->changed.wait(lock, [&] { return target->copying[to_index(rank_)] == 0; });
   }
   const std::lock_guard lock(own_.mutex);
   own_.sent.clear();
-}
-
-void ThreadChannel::fail(const std::string& reason) {
-  world_.fail(reason);
-  abandon();
-  throw_failure(reason);
 }
 
 // A rank that throws ends the run for the others, which else would wait for it until the timeout.

@@ -14,10 +14,13 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -30,7 +33,8 @@ namespace linerate::comm {
 namespace {
 
 std::atomic<bool> failed{false}, started{false}, silenced{false}, ended{false};
-std::atomic<int> making{0};
+enum class World : std::uint8_t { none, being_made, made, quiet };
+std::atomic<World> world{World::none};  // the one that this process has
 bool started_here = false;
 
 struct Hooks {
@@ -43,12 +47,15 @@ Hooks& hooks() {
   return *all;
 }
 
+/// Whether a thread of the world may call MPI: it makes the world, or it is the world's own.
+bool world_calls_mpi() { return world == World::being_made || world == World::made; }
+
 /// Ends the thread of the world that exists. A world that is being destroyed on another thread ends
 /// its own. Returns whether no other thread calls MPI now and no collective was in flight.
 bool end_world(int status) {
-  if (making > 0) return false;
+  if (world == World::being_made) return false;
   const bool clean = !hooks().stopper || hooks().stopper(status);
-  for (int i = 0; i < 1000 && OneWorld::closing(); ++i)
+  for (int i = 0; i < 1000 && world_calls_mpi(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return clean;
 }
@@ -65,7 +72,7 @@ void meet_or_leave(int status) {
   try {
     const bool clean = end_world(status);
     std::fflush(nullptr);
-    if (making == 0 && !OneWorld::closing()) {
+    if (!world_calls_mpi()) {
       const bool succeeded = status == 0 && clean && !failed;
       all_succeeded = hooks().parting ? hooks().parting(succeeded) : succeeded;
     }
@@ -157,9 +164,6 @@ void start_mpi() {
 
 bool mpi_started() { return started; }
 
-MakingWorld::MakingWorld() { ++making; }
-MakingWorld::~MakingWorld() { --making; }
-
 void set_stopper(std::function<bool(int)> f) { hooks().stopper = std::move(f); }
 
 void set_parting(std::function<bool(bool)> f) { hooks().parting = std::move(f); }
@@ -181,27 +185,20 @@ void check_mpi(int code, std::string_view call) {
   if (code != MPI_SUCCESS) throw CommError(fmt::format("{} failed: {}", call, error_text(code)));
 }
 
-namespace {
-
-std::atomic<bool> taken{false}, quiet{false};
-
-}  // namespace
-
 OneWorld::OneWorld() {
-  if (taken.exchange(true))
+  World none = World::none;
+  if (!world.compare_exchange_strong(none, World::being_made))
     throw UsageError(
         "MPI: expected no other world in this process, found one that still exists; use "
         "that one, or destroy it on every rank first");
-  quiet = false;
 }
 
 OneWorld::~OneWorld() {
-  if (mine_) taken = false;
+  if (mine_) world = World::none;
 }
 
-bool OneWorld::closing() { return taken && !quiet; }
-
-void OneWorld::set_quiet() { quiet = true; }
+void OneWorld::set_made() { world = World::made; }
+void OneWorld::set_quiet() { world = World::quiet; }
 
 namespace {
 
@@ -220,24 +217,19 @@ std::string message(std::chrono::steady_clock::duration limit) {
 
 }  // namespace
 
-StartDeadline::StartDeadline(std::chrono::steady_clock::duration limit)
-    : thread_([this, limit] {
-        std::unique_lock lock(mutex_);
-        if (over_.wait_for(lock, limit, [this] { return started_; })) return;
-        fmt::print(stderr, "{}\n", message(limit));
-        std::fflush(nullptr);
-        // The first exit makes the launcher end the others, who are about to say the same.
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));
-        _exit(4);
-      }) {}
-
-StartDeadline::~StartDeadline() {
-  {
-    const std::lock_guard lock(mutex_);
-    started_ = true;
-  }
-  over_.notify_one();
-  thread_.join();
+std::jthread start_deadline(std::chrono::steady_clock::duration limit) {
+  return std::jthread([limit](const std::stop_token& started) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any over;
+    over.wait_for(lock, started, limit, [] { return false; });
+    if (started.stop_requested()) return;
+    fmt::print(stderr, "{}\n", message(limit));
+    std::fflush(nullptr);
+    // The first exit makes the launcher end the others, who are about to say the same.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    _exit(4);
+  });
 }
 
 }  // namespace linerate::comm

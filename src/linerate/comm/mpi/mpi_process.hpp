@@ -5,9 +5,7 @@
 #include <mpi.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -21,16 +19,6 @@ void start_mpi();
 
 /// True once start_mpi has succeeded.
 bool mpi_started();
-
-/// While an object exists, this thread calls MPI to make a world. An exit from another thread then
-/// leaves without MPI.
-class MakingWorld {
- public:
-  MakingWorld();
-  ~MakingWorld();
-  MakingWorld(const MakingWorld&) = delete;
-  MakingWorld& operator=(const MakingWorld&) = delete;
-};
 
 /// Sets how to end the progress thread of the world that still exists when the process exits or
 /// calls MPI_Finalize. It returns whether the thread has ended and no collective was in flight.
@@ -61,7 +49,8 @@ void check_mpi(int code, std::string_view call);
 // One world at a time in a process: each has a thread of its own that calls MPI, and
 // MPI_THREAD_SERIALIZED allows but one. Private to comm/mpi.
 
-/// The right to be the world of this process, given back by the destructor.
+/// The right to be the world of this process, given back by the destructor. While the world is
+/// being made, its thread calls MPI. An exit from another thread then leaves without MPI.
 class OneWorld {
  public:
   /// Throws UsageError while another one has it.
@@ -70,8 +59,8 @@ class OneWorld {
   OneWorld& operator=(OneWorld&&) = delete;
   ~OneWorld();
 
-  /// Whether a world is being destroyed on another thread.
-  static bool closing();
+  /// The world that was being made exists.
+  static void set_made();
   /// The world that exists has ended its thread and no longer calls MPI.
   static void set_quiet();
 
@@ -82,21 +71,9 @@ class OneWorld {
 // A deadline for MPI_Init and the first collectives of a job. They wait for every rank, for ever if
 // one never starts. Private to comm/mpi.
 
-/// Unless destroyed in time, prints the missing ranks on stderr and ends the process with status 4.
-/// There is no milder way: MPI_Init can be neither cancelled nor left, and no other thread may call
-/// MPI meanwhile.
-class StartDeadline {
- public:
-  explicit StartDeadline(std::chrono::steady_clock::duration limit);
-  ~StartDeadline();
-  StartDeadline(const StartDeadline&) = delete;
-  StartDeadline& operator=(const StartDeadline&) = delete;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable over_;
-  bool started_ = false;
-  std::thread thread_;
-};
+/// Unless the result is destroyed in time, prints the missing ranks on stderr and ends the process
+/// with status 4. There is no milder way: MPI_Init can be neither cancelled nor left, and no other
+/// thread may call MPI meanwhile.
+[[nodiscard]] std::jthread start_deadline(std::chrono::steady_clock::duration limit);
 
 }  // namespace linerate::comm

@@ -22,10 +22,11 @@ namespace {
 std::unique_ptr<MpiChannel> make_channel(const WorldOptions& options, Clock::duration timeout) {
   const Clock::duration limit = start_time(options.start_timeout, timeout, "MPI");
   OneWorld claim;
-  const MakingWorld being_made;
-  const StartDeadline deadline(limit);
+  const std::jthread deadline = start_deadline(limit);
   start_mpi();
-  return std::make_unique<MpiChannel>(MPI_COMM_WORLD, timeout, std::move(claim));
+  auto channel = std::make_unique<MpiChannel>(MPI_COMM_WORLD, timeout, std::move(claim));
+  OneWorld::set_made();
+  return channel;
 }
 
 }  // namespace

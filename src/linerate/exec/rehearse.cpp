@@ -97,9 +97,7 @@ class ObservedEvents {
             const std::vector<std::uint32_t>& tasks) {
     const Task& first = graph.tasks[tasks.front()];
     std::vector<std::string> parameters;
-    for (const std::uint32_t i : tasks)
-      for (const std::int32_t p : gradients_of(plan, graph, graph.tasks[i]))
-        parameters.push_back(plan.gradient_names[to_index(p)]);
+    for (const std::uint32_t i : tasks) add_parameters(parameters, plan, graph, graph.tasks[i]);
     Shown shown{first.kind, first.bytes > 0 ? first.bytes : -1};
     if (const std::string name = event_name_of(plan, graph, first); !name.empty())
       shown.name = recorder_.name_id(name);

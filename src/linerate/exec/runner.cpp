@@ -168,15 +168,6 @@ void Runner::State::execute(TaskId id) {
   post(std::move(event));
 }
 
-LaneWorker::~LaneWorker() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_one();
-  thread_.join();
-}
-
 void LaneWorker::post(std::function<void()> work) {
   {
     const std::lock_guard lock(mutex_);
@@ -185,11 +176,9 @@ void LaneWorker::post(std::function<void()> work) {
   wake_.notify_one();
 }
 
-void LaneWorker::loop() {
+void LaneWorker::loop(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (true) {
-    wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-    if (stopping_) return;
+  while (wake_.wait(lock, stop, [this] { return !queue_.empty(); }) && !stop.stop_requested()) {
     const std::function<void()> work = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
@@ -198,17 +187,11 @@ void LaneWorker::loop() {
   }
 }
 
-namespace {
-
-std::vector<std::string> parameters_of(const doc::Plan& plan, const doc::TaskGraph& graph,
-                                       const doc::Task& task) {
-  std::vector<std::string> names;
+void add_parameters(std::vector<std::string>& names, const doc::Plan& plan,
+                    const doc::TaskGraph& graph, const doc::Task& task) {
   for (const std::int32_t p : gradients_of(plan, graph, task))
     names.push_back(plan.gradient_names[to_index(p)]);
-  return names;
 }
-
-}  // namespace
 
 VariantNames::VariantNames(const doc::Plan& plan, const doc::TaskGraph& graph, Recorder* recorder)
     : titles(graph.tasks.size()),
@@ -227,7 +210,8 @@ VariantNames::VariantNames(const doc::Plan& plan, const doc::TaskGraph& graph, R
     // Whoever observes the others records them.
     if (!recorder || !(executed || task.kind == doc::TaskKind::factor)) continue;
     names[i] = recorder->name_id(event_name_of(plan, graph, task));
-    const std::vector<std::string> parameters = parameters_of(plan, graph, task);
+    std::vector<std::string> parameters;
+    add_parameters(parameters, plan, graph, task);
     if (!parameters.empty()) sets[i] = recorder->set_id(parameters);
   }
 }

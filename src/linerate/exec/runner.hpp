@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -83,31 +84,32 @@ class Runner : public StepRunner {
   int unwinding_ = std::uncaught_exceptions();
 };
 
-// The thread of a lane: runs one task after the other, sleeps in between.
+// The thread of a lane: runs one task after the other, sleeps in between. Its destructor waits for
+// the task that is running, and drops those that have not begun.
 
 class LaneWorker {
  public:
-  LaneWorker() : thread_([this] { loop(); }) {}
-  /// Waits for the task that is running, and drops those that have not begun.
-  ~LaneWorker();
-
+  LaneWorker() : thread_([this](const std::stop_token& stop) { loop(stop); }) {}
   /// `work` throws nothing.
   void post(std::function<void()> work);
 
  private:
-  void loop();
+  void loop(const std::stop_token& stop);
 
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable_any wake_;
   std::deque<std::function<void()>> queue_;
-  bool stopping_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::jthread thread_;  // last: it uses the others
 };
 
 // The names of a variant's tasks, and the observed task of each gradient and factor: made once for
 // a Plan, used in every step.
 
 inline constexpr std::uint32_t kNoTask = ~0u;
+
+/// Adds the names of the parameters of a task's gradients.
+void add_parameters(std::vector<std::string>& names, const doc::Plan& plan,
+                    const doc::TaskGraph& graph, const doc::Task& task);
 
 struct VariantNames {
   /// `recorder` may be null: then there are no ids.

@@ -30,10 +30,10 @@ namespace {
 
 constexpr auto kNetwork = to_index(doc::Resource::network);
 
-/// The edges into the next step whose two tasks this rank has, ordered by `from` for a binary
-/// search.
-std::vector<doc::NextStepEdge> crossing_of(const doc::Plan& plan, const doc::TaskGraph& graph,
-                                           std::int32_t rank) {
+}  // namespace
+
+std::vector<doc::NextStepEdge> edges_into_next(const doc::Plan& plan, const doc::TaskGraph& graph,
+                                               std::int32_t rank) {
   std::vector<doc::NextStepEdge> edges;
   for (const doc::NextStepEdge& e : graph.next_step) {
     const doc::TaskGraph& next = plan.variants[to_index(e.variant)];
@@ -46,13 +46,12 @@ std::vector<doc::NextStepEdge> crossing_of(const doc::Plan& plan, const doc::Tas
   return edges;
 }
 
-}  // namespace
-
 StepMachine::StepMachine(std::shared_ptr<const doc::Plan> plan, std::int32_t rank,
                          std::int64_t first_step)
     : plan_(std::move(plan)), next_step_(first_step) {
   for (const doc::TaskGraph& graph : plan_->variants)
-    variants_.push_back({doc::VariantIndex(*plan_, graph, rank), crossing_of(*plan_, graph, rank)});
+    variants_.push_back(
+        {doc::VariantIndex(*plan_, graph, rank), edges_into_next(*plan_, graph, rank)});
   for (Lane& lane : lanes_) lane.step = first_step;
 }
 

@@ -70,6 +70,10 @@ struct Moves {
   void clear() { ready.clear(), start.clear(); }
 };
 
+/// The edges of a variant into the next step whose two tasks this rank has, ordered by `from`.
+std::vector<doc::NextStepEdge> edges_into_next(const doc::Plan& plan, const doc::TaskGraph& graph,
+                                               std::int32_t rank);
+
 /// Obeys the Plan and nothing else. A task may start when its predecessors are done, also those of
 /// the step before. Within a lane, tasks start in Plan order, through open steps one after the
 /// other, and each starts when the one before it is done. The network's lane is different, because

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <mutex>
 #include <sstream>
+#include <stop_token>
 #include <thread>
 
 #include "linerate/core/clock.hpp"
@@ -116,17 +117,16 @@ struct Sampler::State {
   SamplerOptions options;
   std::vector<std::string> interfaces;
   std::vector<Reading> readings;
-  std::mutex mutex;
-  std::condition_variable wake;
-  bool stopping = false;
-  std::thread thread;
+  std::jthread thread;
 
-  // The sampling thread. Readings belong to it until halt() has joined it, so they need no lock of
-  // their own.
-  void loop() {
-    const auto period = options.period;
+  // The sampling thread. Readings belong to it until halt() has joined it, so they need no lock.
+  void loop(const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any wake;
     std::unique_lock lock(mutex);
-    while (!wake.wait_for(lock, period, [this] { return stopping; })) {
+    while (true) {
+      wake.wait_for(lock, stop, options.period, [] { return false; });
+      if (stop.stop_requested()) return;
       try {
         readings.push_back(read(options, interfaces));
       } catch (const std::exception&) {
@@ -136,11 +136,7 @@ struct Sampler::State {
   }
 
   void halt() {
-    {
-      const std::lock_guard lock(mutex);
-      stopping = true;
-    }
-    wake.notify_all();
+    thread.request_stop();
     if (thread.joinable()) thread.join();
   }
 };
@@ -151,10 +147,11 @@ Sampler::Sampler(SamplerOptions options) : state_(std::make_unique<State>()) {
   state_->interfaces = o.interfaces.empty() ? network_interfaces(o.roots) : o.interfaces;
   state_->readings.push_back(
       State::read(o, state_->interfaces));  // here, so that a wrong name throws to the caller
-  state_->thread = std::thread([state = state_.get()] { state->loop(); });
+  state_->thread =
+      std::jthread([state = state_.get()](const std::stop_token& stop) { state->loop(stop); });
 }
 
-Sampler::~Sampler() { state_->halt(); }
+Sampler::~Sampler() = default;
 
 // An example: readings at 0, 50 and 110 ms show 0, 1 and 4 MB sent. The samples are 20 MB/s at 50
 // ms and 50 MB/s at 110 ms. `value(a, b, s)` gives the sample between the readings a and b, which

@@ -363,12 +363,9 @@ TaskMarks marks_of(const doc::Plan& plan, bool value) {
 std::vector<std::vector<EdgeFromBefore>> edges_from_before(const doc::Plan& plan,
                                                            std::int32_t rank) {
   std::vector<std::vector<EdgeFromBefore>> edges(plan.variants.size());
-  const auto has = [&](const doc::Task& task) { return plan.group_of(task).holds(rank); };
   for (std::size_t v = 0; v < plan.variants.size(); ++v)
-    for (const doc::NextStepEdge& e : plan.variants[v].next_step)
-      if (has(plan.variants[v].tasks[e.from]) &&
-          has(plan.variants[to_index(e.variant)].tasks[e.to]))
-        edges[to_index(e.variant)].push_back({e.to, e.from, static_cast<std::int32_t>(v)});
+    for (const doc::NextStepEdge& e : edges_into_next(plan, plan.variants[v], rank))
+      edges[to_index(e.variant)].push_back({e.to, e.from, static_cast<std::int32_t>(v)});
   for (auto& of_variant : edges)
     std::stable_sort(of_variant.begin(), of_variant.end(),
                      [](const auto& a, const auto& b) { return a.to < b.to; });

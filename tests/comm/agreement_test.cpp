@@ -52,33 +52,24 @@ std::string outcome(Communicator& communicator, const std::function<void()>& act
   }
 }
 
-TEST(RequireSuccess, OfAllRanksIsSilent) {
-  run_ranks(2, [](Communicator& communicator) { EXPECT_EQ(outcome(communicator, [] {}), "fine"); });
-}
-
-TEST(RequireSuccess, AFailureThatAllShareIsThrownAsItIs) {
-  run_ranks(3, [](Communicator& communicator) {
-    EXPECT_EQ(outcome(communicator, [] { throw InputError("data", "no such folder"); }),
-              "3 data: no such folder, on every rank");
-  });
-}
-
-TEST(RequireSuccess, AFailureOfSomeRanksIsThrownOnAllAndNamesThem) {
-  run_ranks(4, [](Communicator& communicator) {
-    const int r = communicator.rank();
-    const auto action = [r] {
-      if (r == 1 || r == 2) throw InputError("data", "no such folder");
-      if (r == 3) throw UsageError("--batch: too large");
-    };
-    EXPECT_EQ(outcome(communicator, action),
-              "3 rank 1: data: no such folder; rank 3: --batch: too large, on every rank");
-  });
-}
-
-TEST(RequireSuccess, WhatIsNoErrorOfLinerateIsInternal) {
-  run_ranks(2, [](Communicator& communicator) {
-    EXPECT_EQ(outcome(communicator, [] { throw std::runtime_error("bad"); }),
-              "70 bad, on every rank");
+TEST(RequireSuccess, ThrowsWhatFailedOnSomeRankOnAllOfThem) {
+  struct Case {
+    std::function<void(int rank)> action;
+    std::string outcome;
+  };
+  const std::vector<Case> cases = {
+      {[](int) {}, "fine"},
+      {[](int) { throw InputError("data", "no such folder"); },
+       "3 data: no such folder, on every rank"},
+      {[](int r) {
+         if (r == 1 || r == 2) throw InputError("data", "no such folder");
+         if (r == 3) throw UsageError("--batch: too large");
+       },
+       "3 rank 1: data: no such folder; rank 3: --batch: too large, on every rank"},
+      {[](int) { throw std::runtime_error("bad"); }, "70 bad, on every rank"}};
+  run_ranks(4, [&](Communicator& communicator) {
+    for (const Case& one : cases)
+      EXPECT_EQ(outcome(communicator, [&] { one.action(communicator.rank()); }), one.outcome);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,43 +36,43 @@ class Environment {
   std::vector<std::pair<std::string, std::string>> set_, before_;
 };
 
-TEST(Launcher, NoneIsNoProblem) {
-  const Environment environment({});
-  EXPECT_EQ(launcher_rank(), std::nullopt);
-  EXPECT_EQ(launcher_size(), std::nullopt);
-  EXPECT_EQ(lonely_rank_problem(), std::nullopt);
-}
+struct Launched {
+  std::vector<std::pair<std::string, std::string>> variables;
+  std::optional<int> rank, size;
+  std::vector<std::string> problem;  // none: it is no problem
+};
 
-TEST(Launcher, SlurmTasksThatMpiDoesNotKnowAreAProblem) {
-  const Environment environment({{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}});
-  EXPECT_EQ(launcher_rank(), 3);
-  EXPECT_EQ(launcher_size(), 8);
-  const std::string problem = lonely_rank_problem().value_or("");
-  EXPECT_THAT(problem, HasSubstr("rank 3 of 8 by SLURM_PROCID and SLURM_NTASKS"));
-  EXPECT_THAT(problem, HasSubstr("srun --mpi=pmix"));
-  EXPECT_THAT(problem, HasSubstr("the option independent"));
-}
-
-TEST(Launcher, AnotherMpisLauncherIsAProblem) {
-  const Environment pmi({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}});
-  EXPECT_THAT(lonely_rank_problem().value_or(""), HasSubstr("PMI_SIZE"));
-  const Environment ompi({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
-  EXPECT_THAT(lonely_rank_problem().value_or(""), HasSubstr("OMPI_COMM_WORLD_SIZE"));
-}
-
-/// mpirun -n 1 inside a batch job of eight tasks: the inner launcher counts.
-TEST(Launcher, OneRankWithinALargerBatchJobIsFine) {
-  const Environment environment({{"OMPI_COMM_WORLD_RANK", "0"},
-                                 {"OMPI_COMM_WORLD_SIZE", "1"},
-                                 {"SLURM_PROCID", "0"},
-                                 {"SLURM_NTASKS", "8"}});
-  EXPECT_EQ(launcher_size(), 1);
-  EXPECT_EQ(lonely_rank_problem(), std::nullopt);
-}
-
-TEST(Launcher, WhatIsNoNumberIsNotThere) {
-  const Environment environment({{"SLURM_PROCID", "x"}, {"PMI_RANK", ""}});
-  EXPECT_EQ(launcher_rank(), std::nullopt);
+TEST(Launcher, IsReadFromTheEnvironment) {
+  const std::vector<Launched> cases = {
+      {{}, {}, {}, {}},
+      {{{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}},
+       3,
+       8,
+       {"rank 3 of 8 by SLURM_PROCID and SLURM_NTASKS", "srun --mpi=pmix",
+        "the option independent"}},
+      // of another MPI
+      {{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, 0, 2, {"PMI_SIZE"}},
+      {{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}},
+       0,
+       2,
+       {"OMPI_COMM_WORLD_SIZE"}},
+      // mpirun -n 1 inside a batch job of eight tasks: the inner launcher counts
+      {{{"OMPI_COMM_WORLD_RANK", "0"},
+        {"OMPI_COMM_WORLD_SIZE", "1"},
+        {"SLURM_PROCID", "0"},
+        {"SLURM_NTASKS", "8"}},
+       0,
+       1,
+       {}},
+      {{{"SLURM_PROCID", "x"}, {"PMI_RANK", ""}}, {}, {}, {}}};
+  for (const Launched& one : cases) {
+    const Environment environment(one.variables);
+    EXPECT_EQ(launcher_rank(), one.rank);
+    EXPECT_EQ(launcher_size(), one.size);
+    EXPECT_EQ(lonely_rank_problem().has_value(), !one.problem.empty());
+    for (const std::string& text : one.problem)
+      EXPECT_THAT(lonely_rank_problem().value_or(""), HasSubstr(text));
+  }
 }
 
 }  // namespace

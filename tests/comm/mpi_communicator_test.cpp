@@ -61,22 +61,12 @@ TEST(MakeWorld, RefusesTimesThatAreNone) {
         << seconds;
 }
 
-TEST(MakeWorld, ASecondOneIsRefusedWhileTheFirstExists) {
-  const auto world = make_world();
-  EXPECT_THROW(static_cast<void>(make_world()), UsageError);
-}
-
 TEST(MakeWorld, TheFirstWorksOnAfterASecondWasRefused) {
   const auto world = make_world({.timeout = Duration{60}});
   EXPECT_THROW(static_cast<void>(make_world()), UsageError);
   float one = 1;
   world->all_reduce(buffer(one), Reduce::sum, "after the refusal")->wait();
   EXPECT_EQ(one, static_cast<float>(world->size()));
-}
-
-TEST(MakeWorld, AnotherOneMayFollowTheFirst) {
-  make_world().reset();
-  EXPECT_NO_THROW(static_cast<void>(make_world()));
 }
 
 }  // namespace

@@ -5,13 +5,13 @@
 #include <gmock/gmock.h>
 
 #include <set>
+#include <string>
+#include <vector>
 
 #include "agreement/cases.hpp"
 
 namespace linerate::exec {
 namespace {
-
-using testing::UnorderedElementsAre;
 
 /// "encode writes encoded", of the tasks of the last variant that is scheduled: each once.
 std::set<std::string> uses_of(const std::string& strategy, bool training) {
@@ -33,33 +33,35 @@ std::set<std::string> uses_of(const std::string& strategy, bool training) {
   return lines;
 }
 
-TEST(PayloadUses, OfADenseStep) {
-  EXPECT_THAT(uses_of("ddp", false),
-              UnorderedElementsAre("backward writes gradients", "all-reduce writes gradients",
-                                   "update reads gradients"));
-}
+struct Uses {
+  std::string strategy;
+  bool training;
+  std::vector<std::string> lines;
+};
 
-TEST(PayloadUses, OfAStepThatTrains) {
-  // Autograd leaves gradients elsewhere; flags ride with the bucket, buffers travel alone.
-  EXPECT_THAT(uses_of("ddp", true),
-              UnorderedElementsAre("copy writes gradients", "copy reads gradients",
-                                   "all-reduce writes gradients", "update reads gradients",
-                                   "copy writes buffers", "broadcast writes buffers",
-                                   "copy reads buffers"));
-}
-
-TEST(PayloadUses, OfACast) {
-  EXPECT_THAT(uses_of("ddp(wire=fp16)", false),
-              UnorderedElementsAre("backward writes gradients", "encode reads gradients",
-                                   "encode writes encoded", "all-reduce writes encoded",
-                                   "decode reads encoded", "decode writes gradients",
-                                   "update reads gradients"));
-}
-
-TEST(PayloadUses, OfHalvesThatReachIntoTheNextStep) {
-  EXPECT_THAT(uses_of("dear", false),
-              UnorderedElementsAre("backward writes gradients", "reduce-scatter writes gradients",
-                                   "all-gather writes gradients", "update reads gradients"));
+TEST(PayloadUses, FollowFromThePlansEdges) {
+  const std::vector<Uses> cases = {
+      {"ddp",
+       false,
+       {"backward writes gradients", "all-reduce writes gradients", "update reads gradients"}},
+      // Autograd leaves gradients elsewhere; flags ride with the bucket, buffers travel alone.
+      {"ddp",
+       true,
+       {"copy writes gradients", "copy reads gradients", "all-reduce writes gradients",
+        "update reads gradients", "copy writes buffers", "broadcast writes buffers",
+        "copy reads buffers"}},
+      {"ddp(wire=fp16)",
+       false,
+       {"backward writes gradients", "encode reads gradients", "encode writes encoded",
+        "all-reduce writes encoded", "decode reads encoded", "decode writes gradients",
+        "update reads gradients"}},
+      // halves that reach into the next step
+      {"dear",
+       false,
+       {"backward writes gradients", "reduce-scatter writes gradients",
+        "all-gather writes gradients", "update reads gradients"}}};
+  for (const auto& [strategy, training, lines] : cases)
+    EXPECT_THAT(uses_of(strategy, training), testing::UnorderedElementsAreArray(lines)) << strategy;
 }
 
 }  // namespace

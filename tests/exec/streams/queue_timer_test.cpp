@@ -52,33 +52,25 @@ struct Timed {
   }
 };
 
-TEST(QueueTimer, TimesADeviceThatIsSlowerThanItsHost) {
+/// Each by itself, in a row. Other work keeps a device that is faster than its host busy until all
+/// is enqueued. Without it the time would be the host's.
+TEST(QueueTimer, TimesDevicesThatAreSlowerOrFasterThanTheirHost) {
+  struct Work {
+    int count;
+    std::int64_t host_ns, device_ns;
+  };
+  const std::vector<Work> work = {
+      {4, 2000, 7000}, {2, 9000, 10}, {1, 500, 30'000}, {8, 100, 5000}, {8, 90'000, 300}};
   Timed t;
-  const CallTimes found = t.timer.time({t.calls(8, 100, 5000)}, 3).at(0);
-  EXPECT_DOUBLE_EQ(found.device_s, 5000e-9);
-  EXPECT_DOUBLE_EQ(found.host_s, 100e-9);
-  EXPECT_TRUE(found.was_queued);
-}
-
-/// Other work keeps the device busy until all is enqueued. Without it the time would be the host's.
-TEST(QueueTimer, TimesADeviceThatIsFasterThanItsHost) {
-  Timed t;
-  const CallTimes found = t.timer.time({t.calls(8, 90'000, 300)}, 3).at(0);
-  EXPECT_DOUBLE_EQ(found.device_s, 300e-9);
-  EXPECT_DOUBLE_EQ(found.host_s, 90'000e-9);
-  EXPECT_TRUE(found.was_queued);
-}
-
-TEST(QueueTimer, TimesDifferentWorkInARowByItself) {
-  Timed t;
-  const std::vector<CallTimes> found =
-      t.timer.time({t.calls(4, 2000, 7000), t.calls(2, 9000, 10), t.calls(1, 500, 30'000)}, 3);
-  ASSERT_EQ(found.size(), 3u);
-  EXPECT_DOUBLE_EQ(found[0].device_s, 7000e-9);
-  EXPECT_DOUBLE_EQ(found[1].device_s, 10e-9);
-  EXPECT_DOUBLE_EQ(found[2].device_s, 30'000e-9);
-  EXPECT_DOUBLE_EQ(found[1].host_s, 9000e-9);
-  for (const CallTimes& times : found) EXPECT_TRUE(times.was_queued);
+  std::vector<QueuedCalls> calls;
+  for (const Work& w : work) calls.push_back(t.calls(w.count, w.host_ns, w.device_ns));
+  const std::vector<CallTimes> found = t.timer.time(calls, 3);
+  ASSERT_EQ(found.size(), work.size());
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    EXPECT_DOUBLE_EQ(found[i].device_s, 1e-9 * static_cast<double>(work[i].device_ns));
+    EXPECT_DOUBLE_EQ(found[i].host_s, 1e-9 * static_cast<double>(work[i].host_ns));
+    EXPECT_TRUE(found[i].was_queued);
+  }
 }
 
 /// A queue of launches that is full holds the host up while the device works off what was to keep

@@ -44,27 +44,6 @@ TEST(RegistryStreams, EveryTaskBeginsAfterWhatItWaitsFor) {
   EXPECT_GE(cases, 1500);
 }
 
-/// All waits of a rank where there are few of them, else as many, spread over the steps.
-TEST(RegistryStreams, EveryWaitIsNeeded) {
-  constexpr std::size_t kMost = 20;
-  const Setting setting = zoo_setting("lenet");
-  int cases = 0, left_out = 0;
-  for (const std::string& strategy : strategies()) {
-    const int ranks = 2 + cases % 3;
-    const auto plan = zoo_plan(setting, strategy, ranks, cases % 2 == 0);
-    if (!plan) continue;
-    const auto seed = static_cast<std::uint64_t>(cases++);
-    const StreamJob job = enqueue_steps(plan, steps_of(*plan, 2));
-    const std::vector<Tampering> waits = waits_of(job, cases % ranks);
-    const std::size_t stride = 1 + waits.size() / kMost;
-    for (std::size_t w = seed % stride; w < waits.size(); w += stride, ++left_out)
-      ASSERT_NE(error_without(job, waits[w], seed), "")
-          << strategy << ", " << ranks << " ranks, call " << waits[w].left_out;
-  }
-  fmt::print("{} cases, {} waits left out, one by one\n", cases, left_out);
-  EXPECT_GE(left_out, 3000);
-}
-
 /// Where a Cluster says that calls of four inverses take less time, the same holds.
 TEST(RegistryStreams, InversesThatShareACallWaitForAllThatTheyInvert) {
   const Setting setting = zoo_setting("resnet18");

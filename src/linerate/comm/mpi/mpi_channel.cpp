@@ -24,7 +24,6 @@
 #include <thread>
 #include <utility>
 
-#include "linerate/comm/mpi/mpi_process.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 

@@ -91,8 +91,8 @@ C10dChannel::C10dChannel(C10dGroup group, Clock::duration timeout, Clock::durati
       group_(std::move(group)),
       backend_(backend_of(*group_)),
       beats_(store_of_next_world(*group_), life_, start, [this] { abort_messages(); }) {
-  for (Waiter* waiter : {&sends_, &receives_})
-    waiter->thread = std::thread([this, waiter] { wait_in_order(*waiter); });
+  sends_ = std::thread([this] { wait_in_order(true); });
+  receives_ = std::thread([this] { wait_in_order(false); });
 }
 
 C10dChannel::~C10dChannel() {
@@ -102,7 +102,8 @@ C10dChannel::~C10dChannel() {
     stopping_ = true;
   }
   posted_more_.notify_all();
-  for (Waiter* waiter : {&sends_, &receives_}) waiter->thread.join();
+  sends_.join();
+  receives_.join();
 }
 
 void C10dChannel::begin(const Purpose& purpose) {
@@ -175,16 +176,22 @@ void C10dChannel::wait_here(Posted& posted) {
   posted.finished = true;
 }
 
-void C10dChannel::wait_in_order(Waiter& waiter) {
+/// Called under the mutex; null if there is none.
+C10dChannel::Posted* C10dChannel::next_to_wait_for(bool sends) {
+  for (Posted& posted : posted_)
+    if (posted.handed && !posted.finished && posted.message.sends == sends) return &posted;
+  return nullptr;
+}
+
+void C10dChannel::wait_in_order(bool sends) {
   std::unique_lock lock(mutex_);
   while (true) {
-    posted_more_.wait(lock, [&] { return stopping_ || !waiter.queue.empty(); });
-    if (waiter.queue.empty()) return;
-    Posted& next = *waiter.queue.front();
+    posted_more_.wait(lock, [&] { return stopping_ || next_to_wait_for(sends); });
+    Posted* const next = next_to_wait_for(sends);
+    if (next == nullptr) return;
     lock.unlock();
-    wait_here(next);
+    wait_here(*next);
     lock.lock();
-    waiter.queue.pop_front();
     finished_more_.notify_all();
   }
 }
@@ -192,10 +199,7 @@ void C10dChannel::wait_in_order(Waiter& waiter) {
 void C10dChannel::hand_over() {
   {
     const std::lock_guard lock(mutex_);
-    for (Posted& posted : posted_) {
-      if (std::exchange(posted.handed, true)) continue;
-      (posted.message.sends ? sends_ : receives_).queue.push_back(&posted);
-    }
+    for (Posted& posted : posted_) posted.handed = true;
   }
   posted_more_.notify_all();
 }
@@ -261,7 +265,8 @@ void C10dChannel::abandon() {
     ended_ = ended_ || !posted_.empty();
     for (Posted& posted : posted_)
       if (!posted.finished) abort_work(*posted.work);
-    finished_more_.wait(lock, [this] { return sends_.queue.empty() && receives_.queue.empty(); });
+    finished_more_.wait(
+        lock, [this] { return !next_to_wait_for(true) && !next_to_wait_for(false); });
     dropped.swap(posted_);
   }
 }

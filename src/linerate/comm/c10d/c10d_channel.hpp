@@ -5,7 +5,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <list>
 #include <memory>
@@ -129,18 +128,14 @@ class C10dChannel final : public Transport {
     bool finished = false, aborted = false;
     std::optional<std::string> problem{};
   };
-  /// A thread that waits for messages in their order.
-  struct Waiter {
-    std::deque<Posted*> queue;  // under the mutex
-    std::thread thread{};
-  };
 
   void start(const PeerMessage& message) override;
   std::string end_messages(const std::string& reason, bool at_once) override;
   bool collect();
   [[noreturn]] void blame(const std::string& problem);
   void hand_over();
-  void wait_in_order(Waiter& waiter);
+  Posted* next_to_wait_for(bool sends);
+  void wait_in_order(bool sends);
   void wait_here(Posted& posted);
   void settle(Posted& posted);
   void abort_messages();
@@ -151,7 +146,7 @@ class C10dChannel final : public Transport {
   std::mutex mutex_;  // of the messages
   std::condition_variable posted_more_, finished_more_;
   std::list<Posted> posted_;
-  Waiter sends_, receives_;
+  std::thread sends_, receives_;  // which wait for those that are handed to them
   bool stopping_ = false, ended_ = false;
   StoreBeats beats_;  // last: its thread calls abort_messages()
 };

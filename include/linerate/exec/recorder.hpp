@@ -89,16 +89,12 @@ class Recorder {
   [[nodiscard]] doc::Timeline timeline() const;
 
  private:
-  std::int64_t since_origin(std::int64_t time) const;
-  void resolve(doc::Timeline& whole) const;
-
   std::atomic<bool> kept_{true};
   mutable std::mutex mutex_;
   TimeOrigin origin_;
   std::int32_t rank_;
   std::int32_t step_ = 0;
-  doc::Timeline timeline_;
-  doc::Timeline late_;  // events and steps with times of a device, as they were given
+  doc::Timeline timeline_;  // its events and steps have their times as they were given
   std::shared_ptr<DeviceMoments> device_;
   std::vector<std::int64_t> read_;  // times of devices before that one
   std::map<std::string, std::int32_t> names_;

@@ -1,7 +1,7 @@
-// Events come with two kinds of times. A time of the host is nanoseconds of the steady clock and is
-// moved to the origin at once. A device's time is not known yet when the host enqueues the work. So
-// it is a negative number that stands for a moment of the device. Its event waits in `late_` until
-// timeline() asks the device for the times.
+// Events come with two kinds of times. A time of the host is nanoseconds of the steady clock. A
+// device's time is not known yet when the host enqueues the work. So it is a negative number that
+// stands for a moment of the device. Events keep their times as they were given. timeline() asks
+// the device for its times and moves all of them to the origin.
 //
 // Moments are numbered through all devices that were followed. For example the first device has
 // made moments 0 to 4, recorded as -2 to -6. Then follow() names a second device: the five times
@@ -160,19 +160,7 @@ void Recorder::add(doc::Event event, std::int32_t step) {
   const std::lock_guard lock(mutex_);
   event.rank = rank_;
   event.step = step;
-  if (is_moment(event.start_ns) || is_moment(event.end_ns) || is_moment(event.ready_ns)) {
-    late_.events.push_back(event);
-    return;
-  }
-  event.start_ns = since_origin(event.start_ns);
-  event.end_ns = since_origin(event.end_ns);
-  event.ready_ns = since_origin(event.ready_ns);
   timeline_.events.push_back(event);
-}
-
-/// -1 stays unknown.
-std::int64_t Recorder::since_origin(std::int64_t time) const {
-  return time == -1 ? -1 : time - origin_.steady_ns;
 }
 
 void Recorder::add(doc::Counter counter) {
@@ -191,11 +179,7 @@ void Recorder::begin_step(std::int32_t index) {
 void Recorder::add_step(std::int32_t index, std::int64_t start_ns, std::int64_t end_ns,
                         const std::string& variant) {
   const std::lock_guard lock(mutex_);
-  if (is_moment(start_ns) || is_moment(end_ns))
-    late_.steps.push_back({rank_, index, start_ns, end_ns, variant});
-  else
-    timeline_.steps.push_back(
-        {rank_, index, since_origin(start_ns), since_origin(end_ns), variant});
+  timeline_.steps.push_back({rank_, index, start_ns, end_ns, variant});
 }
 
 std::int32_t Recorder::step() const {
@@ -208,39 +192,34 @@ void Recorder::forget() {
   timeline_.events.clear();
   timeline_.steps.clear();
   timeline_.counters.clear();
-  late_ = {};
 }
 
+/// Moves times to the origin, and gives those of a device. Two moments of one stream may be a
+/// rounding apart in the wrong order, so no event ends before it starts.
 doc::Timeline Recorder::timeline() const {
   const std::lock_guard lock(mutex_);
   doc::Timeline whole = timeline_;
-  resolve(whole);
-  return whole;
-}
-
-/// Adds the events and steps with times of a device. Two moments of one stream may be a rounding
-/// apart in the wrong order, so no event ends before it starts.
-void Recorder::resolve(doc::Timeline& whole) const {
-  if (late_.events.empty() && late_.steps.empty()) return;
   std::vector<std::int64_t> read = read_;
-  if (device_) {
+  const auto is_late = [](const auto& e) { return is_moment(e.start_ns) || is_moment(e.end_ns); };
+  const auto waits = [&](const doc::Event& e) { return is_late(e) || is_moment(e.ready_ns); };
+  if (device_ && (std::any_of(whole.events.begin(), whole.events.end(), waits) ||
+                  std::any_of(whole.steps.begin(), whole.steps.end(), is_late))) {
     const std::vector<std::int64_t> more = device_->read();
     read.insert(read.end(), more.begin(), more.end());
   }
-  const auto at = [&](std::int64_t time) {
-    return since_origin(is_moment(time) ? read[to_index(kFirstMoment - time)] : time);
+  const auto move = [&](std::int64_t& time) {
+    if (is_moment(time)) time = read[to_index(kFirstMoment - time)];
+    if (time != -1) time -= origin_.steady_ns;  // -1 stays unknown
   };
-  for (doc::Event event : late_.events) {
-    event.start_ns = at(event.start_ns);
-    event.end_ns = std::max(event.start_ns, at(event.end_ns));
-    event.ready_ns = at(event.ready_ns);
-    whole.events.push_back(event);
-  }
-  for (doc::Step step : late_.steps) {
-    step.start_ns = at(step.start_ns);
-    step.end_ns = std::max(step.start_ns, at(step.end_ns));
-    whole.steps.push_back(step);
-  }
+  const auto move_both = [&](auto& e) {
+    const bool late = is_late(e);
+    move(e.start_ns);
+    move(e.end_ns);
+    if (late) e.end_ns = std::max(e.start_ns, e.end_ns);
+  };
+  for (doc::Event& event : whole.events) move(event.ready_ns), move_both(event);
+  for (doc::Step& step : whole.steps) move_both(step);
+  return whole;
 }
 
 doc::Timeline merge(const std::vector<doc::Timeline>& timelines) {

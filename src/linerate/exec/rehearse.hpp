@@ -8,6 +8,7 @@
 #include "linerate/comm/communicator.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/timeline.hpp"
+#include "linerate/exec/step_machine.hpp"
 
 namespace linerate::exec {
 
@@ -35,5 +36,19 @@ doc::Timeline rehearse(comm::Communicator& communicator, std::shared_ptr<const d
 
 /// T_1: how long the computation of a step takes on one rank, as the mean over the Plan's cycle.
 double computation_s(const doc::Plan& plan);
+
+// Runs the Plan's casts for what they cost, over memory of the right size that nobody reads.
+
+class CastOperation : public Operation {
+ public:
+  /// Throws UsageError if the plan's codec is no cast, and for types that cannot be cast.
+  explicit CastOperation(const doc::Plan& plan);
+
+  void run(const doc::TaskGraph& graph, const doc::Task& task) override;
+
+ private:
+  const doc::Plan& plan_;
+  std::shared_ptr<std::byte> dense_, encoded_;  // memory of the largest bucket, f32 and cast
+};
 
 }  // namespace linerate::exec

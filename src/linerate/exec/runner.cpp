@@ -15,7 +15,6 @@
 #include "linerate/core/clock.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
-#include "linerate/exec/collective.hpp"
 
 namespace linerate::exec {
 

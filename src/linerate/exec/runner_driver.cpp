@@ -11,7 +11,6 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
-#include "linerate/exec/collective.hpp"
 #include "linerate/exec/runner.hpp"
 
 namespace linerate::exec {

@@ -26,7 +26,6 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
-#include "linerate/exec/collective.hpp"
 #include "linerate/exec/streams/stream_runner.hpp"
 #include "linerate/torch_adapter/streams/torch_stream_device.hpp"
 

@@ -163,21 +163,14 @@ PayloadUses::PayloadUses(const doc::Plan& plan) {
 LaneStreams::LaneStreams(const doc::Plan& plan, std::int32_t rank)
     : of_group_(plan.groups.size(), -1) {
   of_lane_.fill(-1);
-  const auto open = [this](StreamId& stream, std::string name) {
-    if (stream >= 0) return;
-    stream = static_cast<StreamId>(names_.size());
-    names_.push_back(std::move(name));
-  };
-  open(of_lane_[to_index(doc::Resource::compute)], "compute");
+  of_lane_[to_index(doc::Resource::compute)] = kComputeStream;
   for (const doc::TaskGraph& graph : plan.variants)
     for (const doc::Task& task : graph.tasks) {
-      const doc::Group& group = plan.group_of(task);
-      if (!group.holds(rank)) continue;
-      const std::string lane(name_of(task.resource));
-      if (task.resource == doc::Resource::network)
-        open(of_group_[to_index(task.group)], lane + " " + group.name);
-      else
-        open(of_lane_[to_index(task.resource)], lane);
+      if (!plan.group_of(task).holds(rank)) continue;
+      const bool moves = task.resource == doc::Resource::network;
+      StreamId& stream =
+          moves ? of_group_[to_index(task.group)] : of_lane_[to_index(task.resource)];
+      if (stream < 0) stream = static_cast<StreamId>(count_++);
     }
 }
 

@@ -50,7 +50,7 @@ class StreamDevice {
 /// each if a task runs there. Each group of ranks that this rank exchanges payloads with has one.
 ///
 /// For example a plan for four ranks has a group for the two ranks of each host. Then rank 0 has
-/// three streams: "compute", "network whole" and one for its host's group.
+/// three streams: one to compute, one for the whole group and one for its host's group.
 ///
 /// The host's lane holds timers alone; a stream keeps them as a function of the host or a kernel
 /// that waits.
@@ -67,14 +67,12 @@ class LaneStreams {
   }
   /// The streams in which collectives are enqueued.
   std::vector<StreamId> of_network() const;
-  std::size_t count() const { return names_.size(); }
-  /// "compute", "network whole".
-  const std::string& name(StreamId stream) const { return names_[to_index(stream)]; }
+  std::size_t count() const { return count_; }
 
  private:
   std::array<StreamId, doc::kResourceNames.size()> of_lane_{};
   std::vector<StreamId> of_group_;
-  std::vector<std::string> names_;
+  std::size_t count_ = 1;
 };
 
 // The interface of a device's clock, with which enqueued work is timed. StreamDevice is the other

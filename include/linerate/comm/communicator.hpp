@@ -40,26 +40,18 @@ class [[nodiscard]] Busy {
  public:
   Busy() = default;  // says nothing
   /// Calls `end` once, when the work is done.
-  explicit Busy(std::function<void()> end) : end_(std::move(end)) {}
-  /// Takes over what `other` says.
-  Busy(Busy&& other) noexcept : end_(std::exchange(other.end_, nullptr)) {}
-  /// Ends this one, and takes over what `other` says.
-  Busy& operator=(Busy&& other) noexcept {
-    if (this != &other) {
-      finish();
-      end_ = std::exchange(other.end_, nullptr);
-    }
-    return *this;
-  }
-  ~Busy() { finish(); }
+  explicit Busy(std::function<void()> end)
+      : end_(nullptr, [end = std::move(end)](void*) { end(); }) {}
+  /// Takes over what the other says.
+  Busy(Busy&&) = default;
+  /// Ends this one, and takes over what the other says.
+  Busy& operator=(Busy&&) = default;
 
   /// The work is done: from here on the timeout counts again.
-  void finish() {
-    if (const auto end = std::exchange(end_, nullptr)) end();
-  }
+  void finish() { end_.reset(); }
 
  private:
-  std::function<void()> end_;
+  std::shared_ptr<void> end_;  // its deleter calls `end`
 };
 
 // Moves bytes between ranks. Every operation is asynchronous and collective: all ranks submit the

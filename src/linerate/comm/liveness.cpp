@@ -141,14 +141,9 @@ void Liveness::heard(int rank, const Beat& beat, const SharedWork& shared, Clock
   peers_[to_index(rank)] = {at, beat, shared};
 }
 
-Beat::State Liveness::state_of(int rank) const {
+std::pair<Beat, Clock::time_point> Liveness::last_of(int rank) const {
   const std::lock_guard lock(mutex_);
-  return peers_[to_index(rank)].beat.state;
-}
-
-Clock::time_point Liveness::last_heard(int rank) const {
-  const std::lock_guard lock(mutex_);
-  return peers_[to_index(rank)].heard;
+  return {peers_[to_index(rank)].beat, peers_[to_index(rank)].heard};
 }
 
 /// Shifts all times by the gap, as if this process had not been asleep.

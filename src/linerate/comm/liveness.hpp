@@ -27,6 +27,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "linerate/comm/fingerprint.hpp"
@@ -109,8 +110,8 @@ class Liveness {
 
   // Notes of other ranks' beats. `at`: when the other was alive, at the latest.
   void heard(int rank, const Beat& beat, const SharedWork& shared, Clock::time_point at);
-  Beat::State state_of(int rank) const;
-  Clock::time_point last_heard(int rank) const;
+  /// What a rank said last, and when.
+  std::pair<Beat, Clock::time_point> last_of(int rank) const;
   /// To be called once a period. If this process slept through several periods, it was stopped
   /// itself or starved together with the others. So silence during that time counts against no
   /// rank.

@@ -431,7 +431,8 @@ WorkPtr ProgressQueue::submit(Request request) {
   {
     const std::lock_guard lock(mutex_);
     if (exiting_) {
-      raw->finish({}, fmt::format("{} \"{}\": the process exits", name_of(print.call), raw->name()));
+      const auto call = name_of(print.call);
+      raw->finish({}, fmt::format("{} \"{}\": the process exits", call, raw->name()));
       return work;
     }
     print.sequence = group.submitted;
@@ -474,10 +475,12 @@ Busy ProgressQueue::busy(std::string what, std::optional<Duration> at_most) {
   if (at_most)
     note.until = std::chrono::steady_clock::now() +
                  clock_time(*at_most, fmt::format("busy \"{}\"", note.what));
-  const std::lock_guard lock(busy_mutex_);
+  std::unique_lock lock(busy_mutex_);
   busy_.push_back(std::move(note));
+  const auto at = std::prev(busy_.end());
   tell_busy();
-  return Busy([queue = weak_from_this(), at = std::prev(busy_.end())] {
+  lock.unlock();
+  return Busy([queue = weak_from_this(), at] {
     const auto alive = queue.lock();
     if (!alive) return;
     const std::lock_guard again(alive->busy_mutex_);

@@ -127,56 +127,50 @@ void for_all(void* out, const void* a, const void* b, std::size_t n, const Op& o
   std::copy_n(left.begin(), n - i, z + i);
 }
 
-template <class Kind>
-void reduce_all(void* out, const void* a, const void* b, std::size_t n, Reduce op) {
-  if (op == Reduce::sum) return for_all<Kind>(out, a, b, n, Sum());
-  if (op == Reduce::max) return for_all<Kind>(out, a, b, n, Extreme<true>());
-  for_all<Kind>(out, a, b, n, Extreme<false>());
+/// Calls run(kind) with how elements of this type are computed.
+template <class Run>
+void with_kind(DType dtype, const Run& run) {
+  switch (dtype) {
+    case DType::f32:
+      return run(Plain<float>());
+    case DType::f64:
+      return run(Plain<double>());
+    case DType::f16:
+      return run(Sixteen<linerate::HWY_NAMESPACE::Half>());
+    case DType::bf16:
+      return run(Sixteen<linerate::HWY_NAMESPACE::Brain>());
+    case DType::i32:
+      return run(Plain<std::int32_t>());
+    case DType::i64:
+      return run(Plain<std::int64_t>());
+    case DType::u8:
+      return run(Plain<std::uint8_t>());
+  }
 }
 
 void reduce_vectors(void* out, const void* a, const void* b, std::size_t n, DType dtype,
                     Reduce op) {
-  switch (dtype) {
-    case DType::f32:
-      return reduce_all<Plain<float>>(out, a, b, n, op);
-    case DType::f64:
-      return reduce_all<Plain<double>>(out, a, b, n, op);
-    case DType::f16:
-      return reduce_all<Sixteen<linerate::HWY_NAMESPACE::Half>>(out, a, b, n, op);
-    case DType::bf16:
-      return reduce_all<Sixteen<linerate::HWY_NAMESPACE::Brain>>(out, a, b, n, op);
-    case DType::i32:
-      return reduce_all<Plain<std::int32_t>>(out, a, b, n, op);
-    case DType::i64:
-      return reduce_all<Plain<std::int64_t>>(out, a, b, n, op);
-    case DType::u8:
-      return reduce_all<Plain<std::uint8_t>>(out, a, b, n, op);
-  }
+  with_kind(dtype, [&](auto kind) HWY_ATTR {
+    using Kind = decltype(kind);
+    if (op == Reduce::sum) return for_all<Kind>(out, a, b, n, Sum());
+    if (op == Reduce::max) return for_all<Kind>(out, a, b, n, Extreme<true>());
+    for_all<Kind>(out, a, b, n, Extreme<false>());
+  });
 }
 
 /// Of one array if `b` is null, else the sum of both.
-template <class Kind>
-void scale_all(void* out, const void* a, Scale a_scale, const void* b, Scale b_scale,
-               std::size_t n) {
-  if (b == nullptr) return for_all<Kind>(out, a, a, n, a_scale);
-  for_all<Kind>(out, a, b, n, ScaledSum<Kind>{a_scale, b_scale});
-}
-
 void scale_vectors(void* out, const void* a, double a_scale, const void* b, double b_scale,
                    std::size_t n, DType dtype) {
   const Scale of_a{a_scale}, of_b{b_scale};
-  switch (dtype) {
-    case DType::f32:
-      return scale_all<Plain<float>>(out, a, of_a, b, of_b, n);
-    case DType::f64:
-      return scale_all<Plain<double>>(out, a, of_a, b, of_b, n);
-    case DType::f16:
-      return scale_all<Sixteen<linerate::HWY_NAMESPACE::Half>>(out, a, of_a, b, of_b, n);
-    case DType::bf16:
-      return scale_all<Sixteen<linerate::HWY_NAMESPACE::Brain>>(out, a, of_a, b, of_b, n);
-    default:
+  with_kind(dtype, [&](auto kind) HWY_ATTR {
+    using Kind = decltype(kind);
+    if constexpr (!hwy::IsFloat<hn::TFromD<typename Kind::Tag>>())
       throw InternalError("only floating-point arrays are scaled");
-  }
+    else if (b == nullptr)
+      for_all<Kind>(out, a, a, n, of_a);
+    else
+      for_all<Kind>(out, a, b, n, ScaledSum<Kind>{of_a, of_b});
+  });
 }
 
 }  // namespace linerate::comm::HWY_NAMESPACE

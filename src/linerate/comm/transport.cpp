@@ -55,8 +55,11 @@ Clock::time_point Transport::or_next_departure(Clock::time_point wake) const {
 }
 
 std::uint64_t Transport::tag(int peer) const {
-  return comparing_ ? tag_.comparison(life_->begun(peer))
-                    : tag_.payload(life_->history(peer), purpose_.print->call);
+  const std::uint64_t mask = (std::uint64_t{1} << tag_bits_) - 1;
+  if (comparing_) return (life_->begun(peer) << 1 & mask) | 1;
+  const std::uint64_t history = life_->history(peer);
+  return ((history ^ (history >> 29)) << 4 & mask) |
+         static_cast<std::uint64_t>(purpose_.print->call) << 1;
 }
 
 void Transport::fail(const std::string& reason) {

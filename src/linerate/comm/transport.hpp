@@ -67,43 +67,15 @@ struct PeerMessage {
   Transfer* transfer = nullptr;
 };
 
-/// The tag of a message: a hash of its collective, in as many bits as the transport has for a tag.
-/// A receive meets only messages of its own tag. So a message of another collective lands in its
-/// memory only if two hashes are the same by chance. They have 27 bits, because Open MPI's tags
-/// have 31.
-///
-/// The size of a message does not protect. Over shared memory Open MPI 4.1.4 copies all that was
-/// sent, even if the receive has less room (single-copy GET of vader, above 4 KiB). Its TCP does so
-/// above the eager limit.
-///
-/// Payload: [history | call, 3 bits | 0]. Comparison of checked mode: [turn | 1]. Comparisons of
-/// different collectives do meet, and then the error names both sides.
-class MessageTag {
- public:
-  /// `bits` of a tag, at least 15, which MPI promises. 4 of them are taken.
-  constexpr explicit MessageTag(int bits)
-      : mask_((std::uint64_t{1} << (bits - 4)) - 1), bits_(bits) {}
-
-  constexpr std::uint64_t payload(std::uint64_t history, CollectiveCall call) const {
-    return ((history ^ (history >> 29)) & mask_) << 4 | static_cast<std::uint64_t>(call) << 1;
-  }
-  constexpr std::uint64_t comparison(std::uint64_t turn) const {
-    return (turn << 1 & ((std::uint64_t{1} << bits_) - 1)) | 1;
-  }
-
- private:
-  std::uint64_t mask_;
-  int bits_;
-};
-
 /// Messages between two ranks arrive in the order of sending. A call that waits throws CommError,
 /// naming the ranks at fault, if a peer is gone, silent or late. All posted messages are then
 /// dropped (docs/communication.md). One thread owns it.
 class Transport {
  public:
-  /// `pacer`: the link that this rank sends over; null: none.
+  /// `tag_bits`: of a message's tag, at least 15, which MPI promises. `pacer`: the link that this
+  /// rank sends over; null: none.
   Transport(std::shared_ptr<Liveness> life, int tag_bits, std::shared_ptr<Pacer> pacer)
-      : life_(std::move(life)), tag_(tag_bits), pacer_(std::move(pacer)) {}
+      : life_(std::move(life)), tag_bits_(tag_bits), pacer_(std::move(pacer)) {}
   virtual ~Transport() = default;
 
   virtual std::string name() const = 0;  // as Communicator::transport
@@ -192,7 +164,17 @@ class Transport {
   Purpose purpose_;
 
  private:
-  /// The tag of the next message to or from `peer`.
+  /// The tag of a message: a hash of its collective, in as many bits as the transport has for a
+  /// tag. A receive meets only messages of its own tag. So a message of another collective lands in
+  /// its memory only if two hashes are the same by chance. They have 27 bits, because Open MPI's
+  /// tags have 31.
+  ///
+  /// The size of a message does not protect. Over shared memory Open MPI 4.1.4 copies all that was
+  /// sent, even if the receive has less room (single-copy GET of vader, above 4 KiB). Its TCP does
+  /// so above the eager limit.
+  ///
+  /// Payload: [history | call, 3 bits | 0]. Comparison of checked mode: [turn | 1]. Comparisons of
+  /// different collectives do meet, and then the error names both sides.
   std::uint64_t tag(int peer) const;
   /// Bytes of comparisons are no payload.
   void count(std::atomic<std::int64_t>& bytes, std::size_t more) {
@@ -205,7 +187,7 @@ class Transport {
     PeerMessage message;
   };
 
-  MessageTag tag_;
+  const int tag_bits_;
   const std::shared_ptr<Pacer> pacer_;
   std::deque<WaitingSend> waiting_;  // in the order of departure
   bool comparing_ = false;

@@ -106,7 +106,7 @@ class MpiBeats {
   void send(Clock::time_point now);
   void take(Clock::time_point now);
   void receive();
-  bool all_peers(const std::function<bool(int)>& holds) const;
+  bool all_peers_are(Beat::State state, Clock::duration silence) const;
 
   const std::shared_ptr<Liveness> life_;
   const std::uint64_t world_;

@@ -375,10 +375,14 @@ void MpiBeats::send(Clock::time_point now) {
   }
 }
 
-/// Whether every other rank has this rank's last beat and `holds` is true of it.
-bool MpiBeats::all_peers(const std::function<bool(int)>& holds) const {
-  for (int r = 0; r < life_->size(); ++r)
-    if (r != life_->rank() && !(lines_[to_index(r)].current && holds(r))) return false;
+/// Whether every other rank has this rank's last beat and has told that it is in this state, or has
+/// not been heard for so long.
+bool MpiBeats::all_peers_are(Beat::State state, Clock::duration silence) const {
+  for (int r = 0; r < life_->size(); ++r) {
+    const auto [beat, heard] = life_->last_of(r);
+    const bool holds = beat.state == state || Clock::now() - heard > silence;
+    if (r != life_->rank() && !(lines_[to_index(r)].current && holds)) return false;
+  }
   return true;
 }
 
@@ -391,7 +395,7 @@ bool MpiBeats::part(bool succeeded) {
 std::optional<std::string> MpiBeats::why_not_all_succeed(Clock::time_point now) {
   if (failure_) return failure_;
   for (int r = 0; r < life_->size(); ++r)
-    if (life_->state_of(r) == Beat::State::failed)
+    if (life_->last_of(r).first.state == Beat::State::failed)
       return fmt::format("rank {} exits with an error; see what it printed", r);
   const auto silent = life_->silent(now);
   if (silent) set_failure(*silent);
@@ -410,7 +414,7 @@ bool MpiBeats::meet() {
       fmt::print(stderr, "rank {}: waiting to exit: {}\n", life_->rank(), *reason);
       return false;
     }
-    if (all_peers([this](int r) { return life_->state_of(r) == Beat::State::done; })) return true;
+    if (all_peers_are(Beat::State::done, Clock::duration::max())) return true;
     std::this_thread::sleep_for(nap);
     nap = std::min(2 * nap, life_->period());
   }
@@ -427,13 +431,8 @@ void MpiBeats::farewell() {
   const Clock::time_point start = Clock::now();
   if (!may_call_mpi()) return std::this_thread::sleep_for(grace);  // the peers have heard
   while (Clock::now() - start < grace) {
-    const Clock::time_point now = Clock::now();
-    service(now);
-    const bool all_said = all_peers([&](int r) {
-      return life_->state_of(r) == Beat::State::failed ||
-             now - life_->last_heard(r) > 6 * life_->period();
-    });
-    if (all_said) break;
+    service(Clock::now());
+    if (all_peers_are(Beat::State::failed, 6 * life_->period())) break;
     std::this_thread::sleep_for(milliseconds(1));
   }
   // A last moment for beats that MPI has accepted but not yet written.

@@ -1,4 +1,4 @@
-// Each rank is a thread with a mailbox. start_send() puts an envelope into the receiver's mailbox.
+// Each rank is a thread with a mailbox. start() puts an envelope into the receiver's mailbox.
 // The receiver pairs envelopes with its posted receives by sender and tag, copies, and gives the
 // envelope back, so that the sender's transfer is done.
 //

@@ -149,13 +149,7 @@ PayloadUses::PayloadUses(const doc::Plan& plan) {
   ArrayNumbers numbers;
   for (const TaskGraph& graph : plan.variants) {
     const std::vector<std::int32_t> array_of = numbers.of(graph);
-    Variant& variant = variants_.emplace_back();
-    variant.begin.push_back(0);
-    const UsesOfVariant found(plan, graph, array_of);
-    for (const auto& uses : found.all()) {
-      variant.uses.insert(variant.uses.end(), uses.begin(), uses.end());
-      variant.begin.push_back(static_cast<std::uint32_t>(variant.uses.size()));
-    }
+    uses_.push_back(UsesOfVariant(plan, graph, array_of).all());
   }
   bytes_ = std::move(numbers.bytes);
 }

@@ -143,20 +143,14 @@ class PayloadUses {
   explicit PayloadUses(const doc::Plan& plan);
 
   std::span<const PayloadUse> of(std::int32_t variant, std::uint32_t task) const {
-    const Variant& v = variants_[to_index(variant)];
-    return {v.uses.data() + v.begin[task], v.uses.data() + v.begin[task + 1]};
+    return uses_[to_index(variant)][task];
   }
   /// How many there are, and their bytes, padding included.
   std::size_t count() const { return bytes_.size(); }
   std::int64_t bytes(std::int32_t array) const { return bytes_[to_index(array)]; }
 
  private:
-  struct Variant {
-    std::vector<std::uint32_t> begin;  // [tasks + 1], into uses
-    std::vector<PayloadUse> uses;
-  };
-
-  std::vector<Variant> variants_;
+  std::vector<std::vector<std::vector<PayloadUse>>> uses_;  // [variants][tasks]
   std::vector<std::int64_t> bytes_;
 };
 

@@ -20,6 +20,12 @@ void join(std::vector<std::int64_t>& places, const std::vector<std::int64_t>& ot
   for (std::size_t s = 0; s < places.size(); ++s) places[s] = std::max(places[s], others[s]);
 }
 
+TaskMarks marks_of(const doc::Plan& plan, bool value) {
+  TaskMarks marks;
+  for (const doc::TaskGraph& graph : plan.variants) marks.emplace_back(graph.tasks.size(), value);
+  return marks;
+}
+
 }  // namespace
 
 StreamRunner::StreamRunner(std::shared_ptr<const StreamProgram> program, StreamDevice& device)
@@ -30,10 +36,8 @@ StreamRunner::StreamRunner(std::shared_ptr<const StreamProgram> program, StreamD
       last_(program_->lanes.count()),
       known_by_host_(program_->lanes.count(), 0),
       arrays_(program_->payloads.count()),
-      waits_(program_->lanes.count()) {
-  for (const doc::TaskGraph& graph : program_->plan->variants)
-    waited_for_.emplace_back(graph.tasks.size(), false);
-}
+      waits_(program_->lanes.count()),
+      waited_for_(marks_of(*program_->plan, false)) {}
 
 // ---- a step ----
 
@@ -147,15 +151,12 @@ void StreamRunner::fork() {
   free_.push_back(event);
 }
 
-void StreamRunner::settle() {
-  begin_waits(LaneStreams::kComputeStream);
-  for (const Place& place : last_) need(place, LaneStreams::kComputeStream, false);
-  enqueue_waits(LaneStreams::kComputeStream);
-}
+void StreamRunner::settle() { settle_all(last_); }
+void StreamRunner::settle(TaskId id) { settle_all({&place_of(id), 1}); }
 
-void StreamRunner::settle(TaskId id) {
+void StreamRunner::settle_all(std::span<const Place> places) {
   begin_waits(LaneStreams::kComputeStream);
-  need(place_of(id), LaneStreams::kComputeStream, false);
+  for (const Place& place : places) need(place, LaneStreams::kComputeStream, false);
   enqueue_waits(LaneStreams::kComputeStream);
 }
 
@@ -353,12 +354,6 @@ class NoDevice : public StreamDevice {
   void wait(StreamId, EventId) override {}
   void host_wait(EventId) override {}
 };
-
-TaskMarks marks_of(const doc::Plan& plan, bool value) {
-  TaskMarks marks;
-  for (const doc::TaskGraph& graph : plan.variants) marks.emplace_back(graph.tasks.size(), value);
-  return marks;
-}
 
 std::vector<std::vector<EdgeFromBefore>> edges_from_before(const doc::Plan& plan,
                                                            std::int32_t rank) {

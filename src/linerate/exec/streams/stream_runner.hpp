@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "linerate/core/index.hpp"
@@ -121,6 +122,7 @@ class StreamRunner {
     Places over;            // all that is over by then
   };
 
+  void settle_all(std::span<const Place> places);
   void close_steps();
   void take(const Moves& moves);
   void enqueue(TaskId id);

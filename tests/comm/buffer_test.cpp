@@ -80,20 +80,6 @@ TEST(Buffer, IsNotMadeOfOtherTypesNorOfWhatIsGoneAfterwards) {
   static_assert(!std::is_convertible_v<ConstBuffer, Buffer>);
 }
 
-TEST(Buffer, PiecesOfAnotherTypeThanTheArrayAreRefused) {
-  run_ranks(2, [](Communicator& communicator) {
-    std::vector<float> array(4, 0.0f);
-    const std::vector<double> wrong(4, 1.0);
-    const std::vector<float> right(4, 1.0f);
-    EXPECT_THAT(
-        [&] { communicator.all_reduce({Piece{buffer(wrong)}}, buffer(array), "pieces")->wait(); },
-        testing::ThrowsMessage<UsageError>(
-            testing::HasSubstr("pieces of the array's type f32, found f64")));
-    communicator.all_reduce({Piece{buffer(right), 0.5}}, buffer(array), "pieces")->wait();
-    EXPECT_EQ(array, std::vector<float>(4, 1.0f));
-  });
-}
-
 TEST(UniqueName, IsTheWantedOneFirstAndThenNumbered) {
   run_ranks(2, [](Communicator& communicator) {
     EXPECT_EQ(communicator.unique_name("net"), "net");

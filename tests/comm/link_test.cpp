@@ -8,7 +8,7 @@
 #include <limits>
 #include <memory>
 
-#include "comm/link_suite.hpp"
+#include "comm/ending_suite.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/comm/thread/thread_channel.hpp"
 #include "linerate/comm/transport.hpp"

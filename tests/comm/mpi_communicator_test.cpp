@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "comm/communicator_suite.hpp"
-#include "comm/link_suite.hpp"
+#include "comm/ending_suite.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 
 namespace linerate::comm {

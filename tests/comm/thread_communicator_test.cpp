@@ -30,14 +30,14 @@ TEST_P(ThreadSuite, Holds) {
   run_ranks(ranks, one.run);
 }
 
-std::string name_of_case(const ::testing::TestParamInfo<ThreadSuite::ParamType>& info) {
+constexpr auto kNameOfCase = [](const auto& info) {
   return std::string(std::get<1>(info.param).name) + "On" + std::to_string(std::get<0>(info.param));
-}
+};
 
 INSTANTIATE_TEST_SUITE_P(Threads, ThreadSuite,
                          ::testing::Combine(::testing::Values(1, 2, 3, 4, 5),
                                             ::testing::ValuesIn(suite::kCases)),
-                         name_of_case);
+                         kNameOfCase);
 
 class ThreadEnding : public ::testing::TestWithParam<std::tuple<int, suite::Ending>> {};
 
@@ -46,14 +46,10 @@ TEST_P(ThreadEnding, Holds) {
   run_ranks(ranks, one.run, {.timeout = one.timeout(), .checked = one.checked});
 }
 
-std::string name_of_ending(const ::testing::TestParamInfo<ThreadEnding::ParamType>& info) {
-  return std::string(std::get<1>(info.param).name) + "On" + std::to_string(std::get<0>(info.param));
-}
-
 INSTANTIATE_TEST_SUITE_P(Threads, ThreadEnding,
                          ::testing::Combine(::testing::Values(2, 3, 4),
                                             ::testing::ValuesIn(suite::kEndings)),
-                         name_of_ending);
+                         kNameOfCase);
 
 TEST(RunRanks, RethrowsTheFirstErrorAndAPeerLearnsWhoFailed) {
   std::string seen;

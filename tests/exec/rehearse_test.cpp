@@ -10,7 +10,6 @@
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/exec/coded_bucket.hpp"
-#include "linerate/exec/collective.hpp"
 #include "linerate/plan/planner.hpp"
 #include "support/sample_workloads.hpp"
 

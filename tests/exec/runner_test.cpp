@@ -146,16 +146,6 @@ TEST(Runner, AStepMayBeginWhileTheNetworkFinishesTheOneBefore) {
   f.runner.drain();  // nothing is left: no wait, no error
 }
 
-TEST(Runner, AnUpdateBeforeItsValuesArrivedIsRefused) {
-  Fixture f({decoupled_graph()}, {0}, 1);
-  f.runner.begin_step();
-  f.runner.report_before_backward();
-  f.runner.report_backward(0);
-  f.runner.end_step();
-  f.runner.begin_step();
-  EXPECT_THROW(f.runner.report(0), InternalError);
-}
-
 TEST(Runner, EventsBelongToTheStepInWhichTheyBegan) {
   Fixture f({decoupled_graph()}, {0}, 1);
   for (const int step : {7, 8}) {
@@ -327,21 +317,6 @@ TEST(Runner, EveryKindOfCollectiveMovesItsPayload) {
   });
 }
 
-TEST(Runner, TheOptimizerWaitsAtItsGate) {
-  comm::run_ranks(2, [](comm::Communicator& communicator) {
-    TaskGraph g = exchange_graph("steady", {1});
-    const auto update = g.add(
-        {.kind = TaskKind::update, .origin = Origin::observed, .resource = Resource::compute}, 1u);
-    OnRank rank(communicator, plan_of(2, {g}, 1));
-    rank.payloads.values = {1};
-    rank.report_gradients();
-    rank.runner.gate(update);
-    EXPECT_EQ(rank.payloads.values[0], 2);
-    rank.runner.drain();
-    rank.runner.report_all(TaskKind::update);
-  });
-}
-
 TEST(Runner, RefusesAPlanItCannotExecute) {
   FakeCommunicator communicator;
   FloatPayloads payloads;
@@ -449,18 +424,6 @@ TEST(Runner, OperationsThatNobodySetWaitUntilTheyAreDue) {
   EXPECT_EQ(t.events[0].start_ns, reported);
   EXPECT_EQ(t.events[0].end_ns, reported + 3'000'000);
   EXPECT_EQ(t.events[1].kind, TaskKind::all_reduce);
-}
-
-TEST(Runner, GateSaysWhenTheTaskCouldStart) {
-  Fixture f({exchange_graph("steady", {1, 1})}, {0}, 2);
-  f.runner.begin_step();
-  const std::int64_t moment = steady_ns() + 5'000'000;
-  f.runner.report(0, moment);
-  EXPECT_EQ(f.runner.gate(2), moment);  // behind the first gradient, in its lane
-  f.runner.report(2, moment + 7);
-  f.finish_works();
-  EXPECT_EQ(f.runner.end_step(), moment + 7);
-  f.runner.drain();
 }
 
 }  // namespace

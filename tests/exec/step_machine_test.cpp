@@ -92,7 +92,11 @@ TEST(StepMachine, EdgesIntoTheNextStepHoldItsTasks) {
   EXPECT_THAT(d.done(backward), ElementsAre(x));
   EXPECT_THAT(d.begin(), IsEmpty());
   EXPECT_FALSE(d.machine.gate({1, 0}));
-  EXPECT_THAT(d.done(x), ElementsAre(100));
+  Moves moves;
+  EXPECT_THROW(d.done(0, 1), InternalError);  // before what it waits for
+  d.machine.done({0, x}, moves, 70);
+  EXPECT_THAT(d.started(moves), ElementsAre(100));
+  EXPECT_EQ(d.machine.could_start_at({1, 0}), 70);
   EXPECT_TRUE(d.machine.gate({1, 0}));
   EXPECT_FALSE(d.machine.is_open(0));
 }
@@ -162,20 +166,6 @@ TEST(StepMachine, KnowsFromWhichMomentOnATaskCouldStart) {
   machine.done({0, 3}, moves, 125);
   EXPECT_EQ(machine.free_at(Resource::compute), 130);
   EXPECT_EQ(machine.ready_at({0, 4}), 125);
-}
-
-TEST(StepMachine, AnEdgeAcrossTheBorderSaysWhenTheNextStepCouldGoOn) {
-  TaskGraph graph = exchange_graph("steady", {1});
-  graph.next_step.push_back({1, 0, 0});  // the all-reduce, before the next backward
-  StepMachine machine(plan_of(1, {graph}, 1), 0);
-  Moves moves;
-  machine.begin_step(-1, moves, 0);
-  machine.done({0, 0}, moves, 10);
-  machine.begin_step(-1, moves, 10);
-  EXPECT_FALSE(machine.gate({1, 0}));
-  machine.done({0, 1}, moves, 70);
-  ASSERT_TRUE(machine.gate({1, 0}));
-  EXPECT_EQ(machine.could_start_at({1, 0}), 70);
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 """The kernel does not let ranks read each other's memory, from the start or in mid-run: results are
 right, nobody is blamed, and from the start nothing is printed.
 
-usage: denied_test.py MPIRUN WITHOUT_READS DENIED_RANKS COLLECTIVE_FAULTS
+usage: denied_test.py MPIRUN DENIED_RANKS COLLECTIVE_FAULTS
 """
 import subprocess
 import sys
 
-MPIRUN, WITHOUT_READS, DENIED_RANKS, COLLECTIVES = sys.argv[1:5]
+MPIRUN, DENIED_RANKS, COLLECTIVES = sys.argv[1:4]
 failed = False
 
 
@@ -29,7 +29,7 @@ if code == 77:
     sys.exit(77)
 expect(code == 0 and out.count(": right") == 3 and "said" not in err, "denied in mid-run", code,
        out, err)
-code, out, err = run(WITHOUT_READS, COLLECTIVES, "none", "none", "0", "20")
+code, out, err = run(DENIED_RANKS, COLLECTIVES, "none", "none", "0", "20")
 expect(code == 0, "denied from the start", code, out, err)
 expect(out + err == "", "denied from the start: nothing is printed", out, err)
 sys.exit(1 if failed else 0)

@@ -48,7 +48,6 @@ WATCH(Irecv, (void* b, int n, MPI_Datatype t, int p, int g, MPI_Comm c, MPI_Requ
       (b, n, t, p, g, c, r))
 WATCH(Test, (MPI_Request * r, int* f, MPI_Status* s), (r, f, s))
 WATCH(Testsome, (int n, MPI_Request* r, int* c, int* i, MPI_Status* s), (n, r, c, i, s))
-WATCH(Iprobe, (int p, int g, MPI_Comm c, int* f, MPI_Status* s), (p, g, c, f, s))
 WATCH(Cancel, (MPI_Request * r), (r))
 WATCH(Wait, (MPI_Request * r, MPI_Status* s), (r, s))
 WATCH(Comm_free, (MPI_Comm * c), (c))

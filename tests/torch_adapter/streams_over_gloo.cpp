@@ -9,7 +9,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "comm/c10d/new_group.hpp"
-#include "comm/link_suite.hpp"
+#include "comm/ending_suite.hpp"
 #include "linerate/comm/c10d/c10d_world.hpp"
 #include "linerate/comm/c10d/tensor_group.hpp"
 #include "linerate/core/error.hpp"

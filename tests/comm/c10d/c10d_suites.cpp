@@ -16,7 +16,6 @@
 #include "comm/c10d/new_group.hpp"
 #include "comm/communicator_suite.hpp"
 #include "comm/ending_suite.hpp"
-#include "comm/link_suite.hpp"
 #include "linerate/comm/c10d/c10d_channel.hpp"
 #include "linerate/comm/c10d/c10d_world.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "exec/streams/zoo_plans.hpp"
+#include "exec/streams/stream_jobs.hpp"
 #include "linerate/core/file.hpp"
 
 namespace linerate::support {
@@ -42,37 +42,6 @@ TEST(RegistryStreams, EveryTaskBeginsAfterWhatItWaitsFor) {
   }
   fmt::print("{} cases, {} tasks, {} waits of streams\n", cases, tasks, waits);
   EXPECT_GE(cases, 1500);
-}
-
-/// Where a Cluster says that calls of four inverses take less time, the same holds.
-TEST(RegistryStreams, InversesThatShareACallWaitForAllThatTheyInvert) {
-  const Setting setting = zoo_setting("resnet18");
-  int with_next = 0, left_out = 0;
-  for (const std::string& strategy : strategies()) {
-    if (strategy.find("kfac") == std::string::npos) continue;
-    const int ranks = 1 + left_out % 4;
-    doc::Cluster cluster = cluster_of(setting, ranks);
-    ASSERT_TRUE(cluster.second_order);
-    cluster.second_order->batches = {{1, 4, 4e-4, 1e-4}, {8192, 4, 4, 1}};
-    const auto made = plan_of(strategy, setting, cluster, ranks, true);
-    if (!made) continue;
-    const auto plan = std::make_shared<const doc::Plan>(*made);
-    std::vector<bool> shares(plan->variants.size());
-    for (std::size_t v = 0; v < plan->variants.size(); ++v)
-      for (const doc::Task& task : plan->variants[v].tasks)
-        if (doc::is_inverted_with_next(*plan, task)) shares[v] = true, ++with_next;
-    if (std::find(shares.begin(), shares.end(), true) == shares.end()) continue;
-    const auto seed = static_cast<std::uint64_t>(with_next);
-    const StreamJob job = enqueue_steps(plan, steps_of(*plan, 1), Order::of_the_plan, seed);
-    const SimulatedDevices devices(job, seed);
-    ASSERT_EQ(devices.error(), "") << strategy << ", " << ranks << " ranks";
-    const std::vector<Tampering> waits = waits_of(job, 0);
-    const std::size_t stride = 1 + waits.size() / 3;
-    for (std::size_t w = seed % stride; w < waits.size(); w += stride, ++left_out)
-      ASSERT_NE(error_without(job, waits[w], seed), "") << strategy << ", " << ranks << " ranks";
-  }
-  EXPECT_GT(with_next, 20);
-  EXPECT_GT(left_out, 10);
 }
 
 /// What a step costs a rank besides its work: events, waits of its streams, waits of its host.

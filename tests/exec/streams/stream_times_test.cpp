@@ -43,7 +43,6 @@ class MovedClock final : public StreamClock {
     for (double& ns : set_ns_)
       if (ns == kNever) ns = on_device();
   }
-  std::size_t marks() const { return set_ns_.size(); }
   double on_device() const { return rate * static_cast<double>(host - kBegan) + 777; }
 
   static constexpr std::int64_t kBegan = 5'000'000'000;
@@ -66,40 +65,6 @@ struct Times {
   std::int64_t at(std::int64_t moment) { return times.read()[to_index(moment)] - clock->kBegan; }
 };
 
-TEST(StreamTimes, AreConvertedToTheHostsClock) {
-  Times t;
-  t.clock->host += 1000;
-  const std::int64_t a = t.times.now();
-  t.clock->host += 500;
-  const std::int64_t b = t.times.set_in(1);
-  EXPECT_EQ(t.at(a), 1000);
-  EXPECT_EQ(t.at(b), 1500);
-}
-
-TEST(StreamTimes, OfAFasterDeviceClockAreConvertedToTheHosts) {
-  Times t;
-  t.clock->rate = 1.001;  // since the comparison when it was made
-  std::vector<std::int64_t> moments;
-  for (int step = 0; step < 4; ++step) {
-    t.clock->host += 1'000'000;
-    t.times.begin_step();
-    moments.push_back(t.times.now());
-  }
-  t.clock->host += 1'000'000;
-  for (int step = 0; step < 4; ++step)
-    EXPECT_EQ(t.at(moments[to_index(step)]), (step + 1) * 1'000'000);
-}
-
-/// Two of the host's moments are known of each comparison, and what it waited for lies between.
-TEST(StreamTimes, LieAsFarOffAsTheComparisonsAreUncertain) {
-  Times t;
-  t.clock->host += 1'000'000;
-  const std::int64_t moment = t.times.now();
-  t.clock->host += 1'000'000;
-  t.clock->wake_ns.fill(30'000);
-  EXPECT_NEAR(static_cast<double>(t.at(moment)), 1'000'000, 15'000);
-}
-
 /// f32 counts 360 ms to 15 ns and an hour to 125 us. The errors of 10,000 steps add up as a random
 /// walk's between two ends that are known: to 0.5 us in its middle (a standard deviation).
 TEST(StreamTimes, AnHourIsMeasuredStepByStep) {
@@ -115,21 +80,6 @@ TEST(StreamTimes, AnHourIsMeasuredStepByStep) {
     ASSERT_NEAR(static_cast<double>(read[to_index(anchors[step])] - t.clock->kBegan),
                 static_cast<double>(begun_ns[step]), 3000)
         << step;
-}
-
-TEST(StreamTimes, TheLatestOfSeveralMarksHasATime) {
-  Times t;
-  const std::int64_t anchor = t.times.begin_step();
-  t.clock->host += 10;
-  const std::int64_t a = t.times.now();
-  t.clock->host += 10;
-  const std::int64_t b = t.times.set_in(1);
-  const std::int64_t both = t.times.latest_of(std::vector{b, a});
-  EXPECT_EQ(t.times.latest_of(std::vector{a}), a);
-  EXPECT_EQ(t.times.latest_of({}), anchor);
-  const std::int64_t after = t.times.latest_of(std::vector{both, a});
-  EXPECT_EQ(t.at(both), 20);
-  EXPECT_EQ(t.at(after), 20);
 }
 
 TEST(StreamTimes, AStepReadsWhatIsOverAndWaitsForNothing) {
@@ -157,17 +107,6 @@ TEST(StreamTimes, OfThreeComparisonsTheClosestCounts) {
   const std::int64_t at_ns = clock->host;
   const std::int64_t moment = times.now();
   EXPECT_NEAR(static_cast<double>(times.read()[to_index(moment)]), static_cast<double>(at_ns), 101);
-}
-
-TEST(StreamTimes, MarksAreReused) {
-  Times t;
-  for (int step = 0; step < 100; ++step) {
-    t.times.begin_step();
-    for (int i = 0; i < 5; ++i) t.times.now();
-  }
-  EXPECT_EQ(t.clock->sets, 3 + 600);
-  EXPECT_LE(t.clock->marks(), 8u);  // those of a step, its anchor and the one before
-  EXPECT_EQ(t.times.read().size(), 3u + 600u + 3u);
 }
 
 }  // namespace

@@ -43,11 +43,12 @@ std::optional<int> number(const char* text) {
   return value;
 }
 
-/// Null if there is none.
-const Launcher* launcher() {
+/// Its variables do not exist if there is none.
+const Launcher& launcher() {
+  static constexpr Launcher kNone{"", ""};
   for (const Launcher& one : kLaunchers)
-    if (number(std::getenv(one.rank))) return &one;
-  return nullptr;
+    if (number(std::getenv(one.rank))) return one;
+  return kNone;
 }
 
 /// The value of a variable in another process's environment ("A=1\0B=2\0").
@@ -100,25 +101,18 @@ std::map<int, Process> processes_of_job() {
 
 }  // namespace
 
-std::optional<int> launcher_rank() {
-  const Launcher* const found = launcher();
-  return found == nullptr ? std::nullopt : number(std::getenv(found->rank));
-}
-
-std::optional<int> launcher_size() {
-  const Launcher* const found = launcher();
-  return found == nullptr ? std::nullopt : number(std::getenv(found->size));
-}
+std::optional<int> launcher_rank() { return number(std::getenv(launcher().rank)); }
+std::optional<int> launcher_size() { return number(std::getenv(launcher().size)); }
 
 std::optional<std::string> lonely_rank_problem() {
-  const Launcher* const found = launcher();
-  if (found == nullptr || launcher_size().value_or(1) <= 1) return std::nullopt;
+  const Launcher& found = launcher();
+  if (launcher_size().value_or(1) <= 1) return std::nullopt;
   return fmt::format(
       "this process is rank {} of {} by {} and {} in its environment, but MPI knows of one rank. "
       "So {} independent jobs would work on the same files. Start them as one job, with srun "
       "--mpi=pmix (srun --mpi=list shows what is there) or with this MPI's own mpirun. If they are "
       "meant to be independent, set the option independent (or unset {})",
-      *launcher_rank(), *launcher_size(), found->rank, found->size, *launcher_size(), found->size);
+      *launcher_rank(), *launcher_size(), found.rank, found.size, *launcher_size(), found.size);
 }
 
 std::vector<std::string> look_at_ranks() {

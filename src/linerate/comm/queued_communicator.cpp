@@ -148,11 +148,10 @@ std::optional<std::string> find_other_name(const std::vector<Choice>& choices,
 
 }  // namespace
 
-QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Transport> transport,
-                                       const CommunicatorOptions& options)
+QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Transport> transport, bool checked)
     : reads_pieces_(transport->can_read_peers()),
       queue_(std::make_shared<ProgressQueue>(std::move(transport))),
-      group_(queue_->whole(options.checked)) {}
+      group_(queue_->whole(checked)) {}
 
 QueuedCommunicator::~QueuedCommunicator() {
   queue_->drain(*group_, std::uncaught_exceptions() > unwinding_);

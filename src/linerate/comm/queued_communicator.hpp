@@ -122,7 +122,7 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
 
 class QueuedCommunicator final : public Communicator {
  public:
-  QueuedCommunicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options);
+  QueuedCommunicator(std::unique_ptr<Transport> transport, bool checked);
   ~QueuedCommunicator() override;
 
   /// For whoever must stop it when the process exits.

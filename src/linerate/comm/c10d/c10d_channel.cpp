@@ -284,7 +284,7 @@ std::unique_ptr<Communicator> make_world_of_group(const std::string& group_name,
   const Clock::duration start = start_time(options.start_timeout, timeout, "process group");
   return std::make_unique<QueuedCommunicator>(
       std::make_unique<C10dChannel>(::c10d::resolve_process_group(group_name), timeout, start),
-      options);
+      options.checked);
 }
 
 // Each rank of a world has a thread that writes the rank's beat to the process group's store once a

@@ -118,29 +118,6 @@ class MpiBeats {
   std::vector<Line> lines_;  // by rank
 };
 
-// The memory of other ranks on this host, read by the kernel (CMA, process_vm_readv). Private to
-// comm/mpi.
-
-class PeerMemory {
- public:
-  /// Opens the memory of all ranks. Returns nothing, on every rank alike, unless three things hold.
-  /// All ranks want it; MPI's own settings let it use shared memory with single copies; and every
-  /// rank has read a word of every other. Collective.
-  static std::optional<PeerMemory> open(MPI_Comm world, bool wanted);
-
-  /// The outcome of a read. All bytes were copied, or this process may not read that memory
-  /// (`denied`), or `problem` tells why the peer cannot be read.
-  struct Outcome {
-    bool denied = false;
-    std::optional<std::string> problem{};
-    bool copied() const { return !denied && !problem; }
-  };
-  Outcome read(int peer, std::uint64_t address, void* into, std::size_t bytes) const;
-
- private:
-  std::vector<pid_t> pids_;  // by rank
-};
-
 // Messages over MPI's non-blocking point-to-point calls. Private to comm/mpi.
 
 class MpiChannel final : public Transport {
@@ -154,7 +131,7 @@ class MpiChannel final : public Transport {
 
   void poll() override { test(); }
   void wait_some() override;
-  bool can_read_peers() const override { return memory_.has_value(); }
+  bool can_read_peers() const override { return !pids_.empty(); }
   bool read(int peer, std::uint64_t address, void* into, std::size_t bytes) override;
 
   void abort(const std::string& reason) override;
@@ -177,7 +154,7 @@ class MpiChannel final : public Transport {
   OneWorld claim_;  // first: given back when everything else is gone
   MPI_Comm comm_ = MPI_COMM_NULL;
   std::shared_ptr<MpiBeats> beats_;  // shared with the exit handler
-  std::optional<PeerMemory> memory_;
+  std::vector<pid_t> pids_;  // by rank; empty: their memory is not read
   std::atomic<bool> aborted_{false};
   std::mutex abort_mutex_;
   std::string abort_reason_;

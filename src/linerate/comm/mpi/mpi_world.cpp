@@ -250,9 +250,7 @@ std::unique_ptr<Communicator> make_world(const WorldOptions& options) {
   require_ranks(channel->size(), options.expected_size);
   if (channel->size() == 1 && !options.independent)
     if (const auto problem = lonely_rank_problem()) throw InputError("ranks", *problem);
-  auto world = std::make_unique<QueuedCommunicator>(
-      std::move(channel),
-      CommunicatorOptions{.timeout = options.timeout, .checked = options.checked});
+  auto world = std::make_unique<QueuedCommunicator>(std::move(channel), options.checked);
   hooks().stopper = [queue = world->queue()](int status) {
     const auto alive = queue.lock();
     if (!alive) return true;

@@ -372,7 +372,7 @@ void run_ranks(int n, const std::function<void(Communicator&)>& f,
   std::mutex mutex;
   std::exception_ptr first;
   const auto run_one = [&](int rank) {
-    QueuedCommunicator communicator(world->channel(rank), options);
+    QueuedCommunicator communicator(world->channel(rank), options.checked);
     try {
       f(communicator);
     } catch (...) {

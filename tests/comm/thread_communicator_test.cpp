@@ -20,7 +20,6 @@ namespace {
 using suite::Array;
 using suite::error_of;
 using suite::expect_said;
-using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 class ThreadSuite : public ::testing::TestWithParam<std::tuple<int, suite::Case>> {};
@@ -89,27 +88,6 @@ TEST(RunRanks, RefusesTimesThatAreNone) {
   }
 }
 
-/// Rank 2 is in no group, and comes to the next collective of all long after the timeout of those
-/// that wait in the group: it is not its fault. Rank 3 is in the group and does not come.
-TEST(Groups, OnlyAMemberIsLate) {
-  std::atomic<int> named{0};
-  const auto f = [&](Communicator& comm) {
-    const auto group = comm.split(comm.rank() == 2 ? kNoGroup : 0, -comm.rank(), "workers");
-    if (comm.rank() >= 2) {
-      while (named < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      return;
-    }
-    Array x(DType::f32, 100'000);
-    expect_said(error_of([&] { group->all_reduce(x.buffer(), Reduce::sum, "grad")->wait(); }),
-                {"rank 3 is late", "in group \"workers\""});
-    ++named;
-  };
-  for (const bool checked : {true, false}) {
-    named = 0;
-    run_ranks(4, f, {.timeout = Duration{0.2}, .checked = checked});
-  }
-}
-
 /// Ranks outside of the group leave the job while it works.
 TEST(Groups, RanksOutsideMayLeave) {
   std::atomic<int> outside{0};
@@ -135,23 +113,6 @@ TEST(Groups, AMemberThatLeavesIsNamed) {
   static_cast<void>(error_of([&] { run_ranks(4, f); }));  // the others may hear of it, too
   expect_said(said,
               {"rank 1: barrier \"gate\" (number 0) in group \"parity\": rank 3 left the job"});
-}
-
-/// Whoever waits in another group fails too, and hears the reason.
-TEST(Groups, AMemberThatFailsEndsTheJobEverywhere) {
-  std::atomic<int> split{0}, heard{0};
-  const auto f = [&](Communicator& comm) {
-    const auto group = comm.split(comm.rank() < 2 ? 0 : 1, 0, "halves");
-    ++split;
-    while (split < 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (comm.rank() == 3) throw InputError("weights.bin", "truncated");
-    // Rank 2 waits for rank 3, the others for rank 2.
-    EXPECT_THAT(error_of([&] { (comm.rank() == 2 ? *group : comm).barrier("gate")->wait(); }),
-                ::testing::AnyOf(HasSubstr("weights.bin"), HasSubstr("rank 3 left")));
-    ++heard;
-  };
-  EXPECT_THROW(run_ranks(4, f), Error);
-  EXPECT_EQ(heard, 3);
 }
 
 /// Rank 0 waits for rank 1, which waits in another group for rank 2, which does not come: it is

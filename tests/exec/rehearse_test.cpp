@@ -108,23 +108,6 @@ TEST(Rehearse, APlanForOtherRanksIsRefusedOnEveryRank) {
   });
 }
 
-TEST(Rehearse, ARankThatFailsEndsTheOthers) {
-  const auto plan = planned(linerate::support::workload_of({7, 5, 3}, 1e-4), "dear", 2);
-  bool ended = false;
-  EXPECT_THROW(comm::run_ranks(2,
-                               [&](comm::Communicator& communicator) {
-                                 if (communicator.rank() == 1) throw InputError("w.json", "gone");
-                                 try {
-                                   rehearse(communicator, plan, {.steps = 1});
-                                 } catch (const CommError&) {
-                                   ended = true;
-                                   throw;
-                                 }
-                               }),
-               InputError);
-  EXPECT_TRUE(ended);
-}
-
 TEST(Rehearse, ComputationOutsideItsLaneIsRefused) {
   auto plan = plan_of(1, {exchange_graph("steady", {1})}, 1);
   plan->variants[0].add({.kind = TaskKind::host, .origin = doc::Origin::observed});

@@ -102,16 +102,6 @@ TEST(Runner, SumsEveryBucketOverRanks) {
   });
 }
 
-TEST(Runner, SubmitsInThePlansOrderWhateverIsReadyFirst) {
-  Fixture f({exchange_graph("steady", {2, 1})});
-  f.runner.begin_step();
-  f.runner.report_backward(2);
-  f.runner.report_backward(1);
-  EXPECT_THAT(f.communicator.submitted, IsEmpty());  // gradient 0 of bucket 0 is missing
-  f.runner.report_backward(0);
-  EXPECT_THAT(f.communicator.submitted, ElementsAre("all-reduce bucket 0", "all-reduce bucket 1"));
-}
-
 /// Backward of one gradient, its all-reduce, and an update at the head of the step, which waits for
 /// the all-reduce of the step before: a decoupled exchange at its smallest.
 TaskGraph decoupled_graph() {

@@ -90,17 +90,16 @@ void Runner::State::make_groups() {
 
 /// Starts a worker for each lane that needs one.
 void Runner::State::start_workers() {
+  std::array<bool, doc::kLanes> wanted{};
+  for (const TaskGraph& graph : plan->variants)
+    for (const Task& task : graph.tasks)
+      if (task.origin == Origin::executed) wanted[to_index(task.resource)] = true;
   for (const Resource lane : {Resource::codec, Resource::host}) {
-    const auto asks = [&](const Task& t) {
-      return t.resource == lane && t.origin == Origin::executed;
-    };
-    const bool wanted =
-        std::any_of(plan->variants.begin(), plan->variants.end(), [&](const TaskGraph& graph) {
-          return std::any_of(graph.tasks.begin(), graph.tasks.end(), asks);
-        });
     auto& worker = workers[to_index(lane)];
-    if (wanted && !worker) worker = std::make_unique<LaneWorker>();
-    if (!wanted) worker.reset();
+    if (!wanted[to_index(lane)])
+      worker.reset();
+    else if (!worker)
+      worker = std::make_unique<LaneWorker>();
   }
 }
 

@@ -322,12 +322,9 @@ std::optional<std::string> ThreadChannel::judge() {
     const Beat beat = box(r).life->say(now, rank_, {&shared, 1});
     life_->heard(r, beat, shared, now);
   }
-  if (const auto reason = life_->judge(now)) {
-    // Peers that have failed go on to their next collectives: then the first failure counts.
-    if (!world_.failure()) world_.fail(*reason);
-    return world_.failure();
-  }
-  return std::nullopt;
+  // Peers that have failed go on to their next collectives: then the first failure counts.
+  if (const auto reason = life_->judge(now)) world_.fail(*reason);
+  return world_.failure();
 }
 
 /// After this no thread touches the posted memory. Messages that carry their bytes stay, because

@@ -52,8 +52,9 @@ class OptionReader {
 
  private:
   const std::string* find(std::string_view key);
+  /// The option's text as a value; absent: none.
   template <typename Parse>
-  auto parsed(std::string_view key, const std::string& value, Parse parse) const;
+  auto parsed(std::string_view key, Parse parse);
 
   const Component& component_;
   std::vector<std::string> known_;

@@ -33,13 +33,13 @@ void check_segment(const JsonReader& r, const CostSegment& s) {
 void check_segments(const JsonReader& r, const CollectiveCost& c) {
   for (std::size_t i = 1; i < c.segments.size(); ++i)
     if (c.segments[i].from_bytes < c.segments[i - 1].to_bytes)
-      r.at("segments").item(i).at("from_bytes").refuse("ascending segments that do not overlap");
+      r.at("segments", i, "from_bytes").refuse("ascending segments that do not overlap");
   if (c.segments.empty()) r.at("segments").refuse("at least one segment");
 }
 
 void check_ascending(const JsonReader& r, std::string_view list, const auto& samples) {
   for (std::size_t i = 1; i < samples.size(); ++i)
-    if (samples[i].dim <= samples[i - 1].dim) r.at(list).item(i).at("dim").refuse("ascending dims");
+    if (samples[i].dim <= samples[i - 1].dim) r.at(list, i, "dim").refuse("ascending dims");
 }
 
 void check_second_order(const JsonReader& r, const SecondOrderCost& c) {

@@ -46,9 +46,9 @@ void check_some_round(const JsonReader& r, const TimedRun& run) {
 void check_points(const JsonReader& r, const TrainedRun& run) {
   for (std::size_t i = 1; i < run.points.size(); ++i)
     if (run.points[i].step <= run.points[i - 1].step)
-      r.at("points").item(i).at("step").fail(
-          fmt::format("expected more than {}, the step before; found {}", run.points[i - 1].step,
-                      run.points[i].step));
+      r.at("points", i, "step")
+          .fail(fmt::format("expected more than {}, the step before; found {}",
+                            run.points[i - 1].step, run.points[i].step));
   if (run.points.empty() && run.diverged.empty())
     r.at("points").fail("expected a point at least of a run that did not diverge, found none");
 }
@@ -57,9 +57,7 @@ void check_points(const JsonReader& r, const TrainedRun& run) {
 void check_rounds(const JsonReader& r, const Setup& s) {
   for (std::size_t i = 1; i < s.timed.size(); ++i)
     if (s.timed[i].round_step_s.size() != s.timed[0].round_step_s.size())
-      r.at("timed")
-          .item(i)
-          .at("round_step_s")
+      r.at("timed", i, "round_step_s")
           .fail(fmt::format("expected {} rounds, as in the setup's first run; found {}",
                             s.timed[0].round_step_s.size(), s.timed[i].round_step_s.size()));
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
@@ -69,47 +70,38 @@ const std::string* OptionReader::find(std::string_view key) {
 }
 
 template <typename Parse>
-auto OptionReader::parsed(std::string_view key, const std::string& value, Parse parse) const {
+auto OptionReader::parsed(std::string_view key, Parse parse) {
+  const std::string* value = find(key);
   try {
-    return parse(value);
+    return value ? std::optional(parse(*value)) : std::nullopt;
   } catch (const UsageError& e) {
     fail(key, e.what());
   }
 }
 
 Bytes OptionReader::size(std::string_view key, Bytes otherwise) {
-  const std::string* value = find(key);
-  return value ? parsed(key, *value, parse_size) : otherwise;
+  return parsed(key, parse_size).value_or(otherwise);
 }
 
 Seconds OptionReader::time(std::string_view key, Seconds otherwise) {
   return time(key).value_or(otherwise);
 }
 
-std::optional<Seconds> OptionReader::time(std::string_view key) {
-  const std::string* value = find(key);
-  if (!value) return std::nullopt;
-  return parsed(key, *value, parse_time);
-}
+std::optional<Seconds> OptionReader::time(std::string_view key) { return parsed(key, parse_time); }
 
 std::optional<BytesPerSecond> OptionReader::rate(std::string_view key) {
-  const std::string* value = find(key);
-  if (!value) return std::nullopt;
-  const BytesPerSecond rate = parsed(key, *value, parse_rate);
-  if (!(rate.value > 0)) refuse(key, "a rate above 0");
+  const auto rate = parsed(key, parse_rate);
+  if (rate && !(rate->value > 0)) refuse(key, "a rate above 0");
   return rate;
 }
 
 std::int64_t OptionReader::integer(std::string_view key, std::int64_t otherwise) {
-  const std::string* value = find(key);
-  return value ? parsed(key, *value, parse_integer) : otherwise;
+  return parsed(key, parse_integer).value_or(otherwise);
 }
 
 // "0.25" or "1/4".
 std::optional<double> OptionReader::number(std::string_view key) {
-  const std::string* value = find(key);
-  if (!value) return std::nullopt;
-  return parsed(key, *value, [](const std::string& text) {
+  return parsed(key, [](const std::string& text) {
     const std::size_t bar = text.find('/');
     if (bar == std::string::npos) return parse_number(text);
     const double over = parse_number(std::string_view(text).substr(0, bar));
@@ -143,19 +135,16 @@ std::optional<DType> OptionReader::wire(std::string_view key) {
 
 // Every getter adds its key to the known ones, so whatever option is left was asked for by nobody.
 void OptionReader::finish() const {
+  const std::set<std::string> sorted(known_.begin(), known_.end());
+  const std::vector<std::string> known(sorted.begin(), sorted.end());
   for (const auto& [key, value] : component_.options) {
-    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-    std::vector<std::string> known = known_;
-    std::sort(known.begin(), known.end());
-    known.erase(std::unique(known.begin(), known.end()), known.end());
-    if (key.empty())
-      throw UsageError(fmt::format("strategy {}: expected option=value, found \"{}\"; Known: {}",
-                                   component_.name, value,
-                                   known.empty() ? "none" : join(known, ", ")));
+    if (sorted.contains(key)) continue;
     const std::string near = nearest(key, known);
-    throw UsageError(fmt::format("strategy {}: unknown option \"{}\"{} Known: {}", component_.name,
-                                 key,
-                                 near.empty() ? ";" : fmt::format("; did you mean \"{}\"?", near),
+    const std::string said =
+        key.empty() ? fmt::format("expected option=value, found \"{}\";", value)
+                    : fmt::format("unknown option \"{}\"{}", key,
+                                  near.empty() ? ";" : "; did you mean \"" + near + "\"?");
+    throw UsageError(fmt::format("strategy {}: {} Known: {}", component_.name, said,
                                  known.empty() ? "none" : join(known, ", ")));
   }
 }

@@ -113,30 +113,35 @@ class FieldReader {
   std::vector<std::string_view> known_;
 };
 
+/// A visitor of a struct that is there already: it takes every member, and reads no JSON.
+template <typename Visitor>
+class MemberVisitor {
+ public:
+  void optional(std::string_view key, const auto& x, const auto&... how) {
+    static_cast<Visitor&>(*this).required(key, x, how...);
+  }
+  void written_if(bool written, std::string_view key, const auto& x, const auto&... how) {
+    if (written) optional(key, x, how...);
+  }
+  void defaulted(std::string_view key, const auto& x, const auto& /*otherwise*/,
+                 const auto&... how) {
+    optional(key, x, how...);
+  }
+  bool has(std::string_view /*key*/) const { return false; }
+  std::size_t size_of(std::string_view /*key*/, const auto& list) const { return list.size(); }
+  void on_read(const auto& /*take*/, const auto&... /*arguments*/) const {}
+};
+
 /// The fields of a struct, written into an object.
-class FieldWriter {
+class FieldWriter : public MemberVisitor<FieldWriter> {
  public:
   explicit FieldWriter(Json& object) : object_(object) {}
 
   void required(std::string_view key, const auto& x, const auto&... how) {
     object_.emplace(key, written_value(x, how...));
   }
-  void optional(std::string_view key, const auto& x, const auto&... how) {
-    required(key, x, how...);
-  }
-  void written_if(bool written, std::string_view key, const auto& x, const auto&... how) {
-    if (written) required(key, x, how...);
-  }
-  void defaulted(std::string_view key, const auto& x, const auto& /*otherwise*/,
-                 const auto&... how) {
-    required(key, x, how...);
-  }
   void derived(std::string_view key, const auto& make) { required(key, make()); }
-
-  bool has(std::string_view /*key*/) const { return false; }
-  std::size_t size_of(std::string_view /*key*/, const auto& list) const { return list.size(); }
   void hold(const auto& /*check*/, const auto&... /*arguments*/) const {}
-  void on_read(const auto& /*take*/, auto&... /*arguments*/) const {}
 
  private:
   Json& object_;
@@ -144,25 +149,11 @@ class FieldWriter {
 
 /// Holds the fields of a struct to what the reader of their JSON asks. Throws InputError without a
 /// place, which validate_document() finds. Lists and objects become no JSON, so it is fast.
-class FieldChecker {
+class FieldChecker : public MemberVisitor<FieldChecker> {
  public:
   void required(std::string_view key, const auto& x, const auto&... how);
-  void optional(std::string_view key, const auto& x, const auto&... how) {
-    required(key, x, how...);
-  }
-  void written_if(bool written, std::string_view key, const auto& x, const auto&... how) {
-    if (written) required(key, x, how...);
-  }
-  void defaulted(std::string_view key, const auto& x, const auto& /*otherwise*/,
-                 const auto&... how) {
-    required(key, x, how...);
-  }
   void derived(std::string_view /*key*/, const auto& /*make*/) const {}
-
-  bool has(std::string_view /*key*/) const { return false; }
-  std::size_t size_of(std::string_view /*key*/, const auto& list) const { return list.size(); }
   void hold(const auto& check, const auto&... arguments) const { check(nothing(), arguments...); }
-  void on_read(const auto& /*take*/, const auto&... /*arguments*/) const {}
 
   /// A reader of `json` as a document of no place.
   static JsonReader reader_of(const Json& json);

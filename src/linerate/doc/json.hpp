@@ -33,6 +33,10 @@ class JsonReader {
   /// For a list.
   std::size_t size() const { return list().size(); }
   JsonReader item(std::size_t index) const { return below(list()[index]); }
+  /// A member of an item of a list that the object has.
+  JsonReader at(std::string_view key, std::size_t index, std::string_view member) const {
+    return at(key).item(index).at(member);
+  }
   std::vector<JsonReader> items() const;
 
   bool is_null() const { return value_->is_null(); }

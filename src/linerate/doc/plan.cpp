@@ -55,39 +55,14 @@ std::uint64_t hash_graph(const Plan& plan, const TaskGraph& g, std::uint64_t h) 
   return h;
 }
 
-// How many things of its subject the tasks of a graph may count.
-std::int64_t subjects_of(const Plan& plan, const TaskGraph& g, Subject subject) {
-  switch (subject) {
-    case Subject::gradients:
-      return static_cast<std::int64_t>(plan.gradient_names.size());
-    case Subject::payloads:
-      return static_cast<std::int64_t>(g.payloads.size());
-    case Subject::none:
-      return 0;
-    case Subject::factors:
-    case Subject::inverses:
-      return 2 * static_cast<std::int64_t>(plan.blocks.size());
-    default:
-      return static_cast<std::int64_t>(plan.layer_names.size());
-  }
+bool is_second_order(Content content) {
+  return content == Content::factors || holds_inverses(content) || content == Content::directions;
 }
 
 // How many things the members of a payload choose from.
 std::int64_t members_of(const Plan& plan, Content content) {
-  switch (content) {
-    case Content::factors:
-    case Content::inverse:
-    case Content::eigen:
-      return 2 * static_cast<std::int64_t>(plan.blocks.size());
-    case Content::directions:
-      return static_cast<std::int64_t>(plan.blocks.size());
-    default:
-      return static_cast<std::int64_t>(plan.gradient_names.size());
-  }
-}
-
-bool is_second_order(Content content) {
-  return content == Content::factors || holds_inverses(content) || content == Content::directions;
+  if (!is_second_order(content)) return std::ssize(plan.gradient_names);
+  return (content == Content::directions ? 1 : 2) * std::ssize(plan.blocks);
 }
 
 // The elements that a payload of factors, inverses or directions must have, by the shapes of its
@@ -117,14 +92,18 @@ bool cuts_into_blocks(const Task& t) {
 // What tasks of a graph may refer to.
 struct Ranges {
   std::int64_t operations, groups;
-  std::array<std::int64_t, kSubjectNames.size()> subjects{};  // how many there are of each
-  std::vector<std::int32_t> least_ranks;                      // [groups] of its parts
+  std::array<std::int64_t, kSubjectNames.size()> subjects;  // how many there are of each
+  std::vector<std::int32_t> least_ranks;                    // [groups] of its parts
 
   Ranges(const Plan& plan, const TaskGraph& g)
-      : operations(static_cast<std::int64_t>(plan.operations.size())),
-        groups(static_cast<std::int64_t>(plan.groups.size())) {
-    for (std::size_t s = 0; s < subjects.size(); ++s)
-      subjects[s] = subjects_of(plan, g, static_cast<Subject>(s));
+      : operations(std::ssize(plan.operations)),
+        groups(std::ssize(plan.groups)),
+        subjects{0,
+                 std::ssize(plan.layer_names),
+                 std::ssize(plan.gradient_names),
+                 std::ssize(g.payloads),
+                 2 * std::ssize(plan.blocks),
+                 2 * std::ssize(plan.blocks)} {
     for (const Group& group : plan.groups) {
       std::int32_t least = group.size_of_part(0, plan.ranks);
       for (const auto& part : group.parts)
@@ -164,17 +143,14 @@ void validate_graph(const Plan& plan, const TaskGraph& g) {
   const Ranges ranges(plan, g);
   for (std::size_t i = 0; i < g.tasks.size(); ++i) validate_task(plan, g, ranges, i);
   for (const NextStepEdge& e : g.next_step) {
-    LINERATE_CHECK(e.variant >= 0 && e.variant < static_cast<std::int64_t>(plan.variants.size()),
-                   g.name);
+    LINERATE_CHECK(e.variant >= 0 && e.variant < std::ssize(plan.variants), g.name);
     LINERATE_CHECK(
         e.from < g.tasks.size() && e.to < plan.variants[to_index(e.variant)].tasks.size(), g.name);
   }
   for (const Payload& p : g.payloads) {
-    LINERATE_CHECK(
-        0 <= p.begin && p.begin <= p.end && p.end <= static_cast<std::int32_t>(g.members.size()),
-        g.name);
+    LINERATE_CHECK(0 <= p.begin && p.begin <= p.end && p.end <= std::ssize(g.members), g.name);
     LINERATE_CHECK(0 <= p.flags && p.flags <= p.elements && p.elements <= p.padded, g.name);
-    LINERATE_CHECK(p.of < static_cast<std::int32_t>(g.payloads.size()), g.name);
+    LINERATE_CHECK(p.of < std::ssize(g.payloads), g.name);
     const std::int64_t known = members_of(plan, p.content);
     for (std::int32_t i = p.begin; i < p.end; ++i) {
       const std::int32_t member = g.members[to_index(i)];
@@ -269,9 +245,7 @@ bool is_inverse_with(const Plan& plan, const Task& task, std::string_view option
 }  // namespace
 
 Component inverse_operation(bool eigen) {
-  Component operation{"inverse", {}};
-  if (eigen) operation.options.emplace_back("by", "eigen");
-  return operation;
+  return eigen ? Component{"inverse", {{"by", "eigen"}}} : Component{"inverse", {}};
 }
 
 Component inverse_with_next_operation() { return {"inverse", {{"with", "next"}}}; }
@@ -318,11 +292,8 @@ void validate(const Plan& plan) {
            plan.gradient_shapes.size() == plan.gradient_names.size()),
       plan.strategy);
   for (const Block& b : plan.blocks)
-    LINERATE_CHECK(b.layer >= 0 && b.layer < static_cast<std::int64_t>(plan.layer_names.size()),
-                   plan.strategy);
-  const auto known = [&plan](std::int32_t v) {
-    return v >= 0 && v < static_cast<std::int32_t>(plan.variants.size());
-  };
+    LINERATE_CHECK(b.layer >= 0 && b.layer < std::ssize(plan.layer_names), plan.strategy);
+  const auto known = [&plan](std::int32_t v) { return v >= 0 && v < std::ssize(plan.variants); };
   for (const std::int32_t v : plan.warm_up) LINERATE_CHECK(known(v), plan.strategy);
   for (const std::int32_t v : plan.cycle) LINERATE_CHECK(known(v), plan.strategy);
   for (const Group& group : plan.groups)

@@ -49,9 +49,7 @@ void check_ready_order(const JsonReader& r, const Workload& w) {
   double before = 0;
   for (std::size_t i = 0; i < w.gradients.size(); before = w.gradients[i++].ready_s)
     if (!(w.gradients[i].ready_s >= before))
-      r.at("gradients")
-          .item(i)
-          .at("ready_s")
+      r.at("gradients", i, "ready_s")
           .refuse(fmt::format("at least {} (gradients stand in the order in which they get ready)",
                               before));
 }
@@ -62,9 +60,7 @@ void check_turns(const JsonReader& r, const Workload& w) {
   for (std::size_t i = 0; i < w.gradients.size(); before = w.gradients[i++].turn)
     if (const int least = i == 0 ? 0 : before, most = i == 0 ? 0 : before + 1;
         w.gradients[i].turn < least || w.gradients[i].turn > most)
-      r.at("gradients")
-          .item(i)
-          .at("turn")
+      r.at("gradients", i, "turn")
           .refuse(fmt::format("{} to {} (turns follow each other, from 0)", least, most));
 }
 
@@ -73,8 +69,9 @@ void check_turns(const JsonReader& r, const Workload& w) {
 void check_forward_order(const JsonReader& r, const Workload& w) {
   for (std::size_t i = 1; i < w.blocks.size(); ++i)
     if (w.blocks[i].layer <= w.blocks[i - 1].layer)
-      r.at("blocks").item(i).at("layer").refuse(fmt::format(
-          "more than {} (blocks stand in forward order, one a layer)", w.blocks[i - 1].layer));
+      r.at("blocks", i, "layer")
+          .refuse(fmt::format("more than {} (blocks stand in forward order, one a layer)",
+                              w.blocks[i - 1].layer));
 }
 
 /// A strategy, or nothing.
@@ -123,9 +120,7 @@ void check_periods(const JsonReader& r, const Workload& w) {
   std::int64_t period = 1;
   for (std::size_t i = 0; i < w.other_collectives.size(); ++i)
     if ((period = std::lcm(period, std::int64_t{w.other_collectives[i].every})) > kMostPeriod)
-      r.at("other_collectives")
-          .item(i)
-          .at("every")
+      r.at("other_collectives", i, "every")
           .refuse(
               fmt::format("numbers of steps that repeat together within {} steps, as 2, 4 and 8 do",
                           kMostPeriod));

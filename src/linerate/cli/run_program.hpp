@@ -6,10 +6,6 @@
 
 #include "linerate/verbs/option_checks.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace linerate::cli {
 
 /// The exit status: 0, 2 usage, 3 input, 4 communication, 5 device, 70 internal. If a job's ranks

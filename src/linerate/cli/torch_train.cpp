@@ -217,25 +217,21 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--model", t.model, "Network to train (`linerate list models`).")->required();
   add_training_options(app, t, o.input);
   app.add_option("--classes", t.classes, "Number of outputs of the network.")->check(count);
-  app.add_option("--variant", t.variant, "auto, published or small (auto: small up to 64 pixels).")
-      ->capture_default_str();
-  app.add_option("--strategy", t.strategy,
-                 "How gradients are exchanged (`linerate list strategies`).")
-      ->capture_default_str();
+  verbs::add_with_default(app, "--variant", t.variant,
+                          "auto, published or small (auto: small up to 64 pixels).");
+  verbs::add_with_default(app, "--strategy", t.strategy,
+                          "How gradients are exchanged (`linerate list strategies`).");
   app.add_option("-c,--cluster", t.cluster,
                  "What is known of the network and the compressors (`linerate calibrate`), for "
                  "strategies that plan by cost. Default: a quick probe.");
-  app.add_option("--batch", t.batch, "Samples per rank and step.")
-      ->check(count)
-      ->capture_default_str();
+  verbs::add_with_default(app, "--batch", t.batch, "Samples per rank and step.", count);
   app.add_option("--epochs", t.epochs, "Passes over the data. Default: 1, unless --steps is given.")
       ->check(count);
   app.add_option("--steps", t.steps, "Stop after this many steps.")->check(count);
-  app.add_option(
-         "--checked-steps", t.checked_steps,
-         "Number of first steps in which ranks compare every collective before they run it.")
-      ->check(verbs::count(0))
-      ->capture_default_str();
+  verbs::add_with_default(
+      app, "--checked-steps", t.checked_steps,
+      "Number of first steps in which ranks compare every collective before they run it.",
+      verbs::count(0));
   app.add_option("--checkpoint", t.checkpoint,
                  "Folder for checkpoints. One is written at the end of each epoch.");
   app.add_option("--checkpoint-every", t.checkpoint_every,
@@ -249,14 +245,12 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option(
       "--record", t.record,
       "File for the recorded Timeline. The Workload is written next to it (.workload.json).");
-  app.add_option("--record-steps", t.record_steps, "Most steps to record.")
-      ->check(count)
-      ->capture_default_str();
+  verbs::add_with_default(app, "--record-steps", t.record_steps, "Most steps to record.", count);
   app.add_option("--losses", t.losses, "File for the loss of every step, as CSV.");
   app.add_option("--ranks", o.ranks, "Fail unless the job has this many ranks.")->check(count);
   verbs::add_link_option(app, o.link);
-  app.add_option("--timeout", o.timeout, "End the run if a rank is silent for this long.")
-      ->capture_default_str();
+  verbs::add_with_default(app, "--timeout", o.timeout,
+                          "End the run if a rank is silent for this long.");
   app.add_flag(
       "--registration", o.registration,
       "Print which layers kfac preconditions and why it leaves the others. Nothing is trained.");

@@ -19,12 +19,9 @@ namespace linerate::cli {
 // Bounds are checked here, and what fits together by the trainer.
 void add_training_options(CLI::App& verb, zoo::TrainOptions& t, std::string& input) {
   const CLI::Validator positive = verbs::above_zero(), count = verbs::count();
-  verb.add_option("--data", t.data, "fashion-mnist, mnist, cifar10 or synthetic.")
-      ->capture_default_str();
+  verbs::add_with_default(verb, "--data", t.data, "fashion-mnist, mnist, cifar10 or synthetic.");
   verb.add_option("--data-dir", t.data_folder, "Folder with the data set's files.");
-  verb.add_option("--samples", t.samples, "Synthetic training samples.")
-      ->check(count)
-      ->capture_default_str();
+  verbs::add_with_default(verb, "--samples", t.samples, "Synthetic training samples.", count);
   verb.add_option("--train-samples", t.train_samples,
                   "Train on this many samples, the first of the set. Default: all.")
       ->check(count);
@@ -37,24 +34,19 @@ void add_training_options(CLI::App& verb, zoo::TrainOptions& t, std::string& inp
       ->check(count);
   verb.add_option("--input", input, "Shape of a sample, such as 3x32x32, or a sequence length.");
   verb.add_flag("--flip", t.flip, "Mirror training images with probability 1/2.");
-  verb.add_option("--optimizer", t.optimizer, "sgd (Nesterov momentum) or adam.")
-      ->capture_default_str();
+  verbs::add_with_default(verb, "--optimizer", t.optimizer, "sgd (Nesterov momentum) or adam.");
   verb.add_option("--lr", t.rate, "Largest learning rate. Default: 0.05 for sgd, 0.001 for adam.")
       ->check(positive);
-  verb.add_option("--momentum", t.momentum, "Momentum of sgd.")
-      ->check(verbs::between(0.0, 1.0))
-      ->capture_default_str();
-  verb.add_option("--weight-decay", t.weight_decay, "Weight decay of the optimizer.")
-      ->check(verbs::from_zero())
-      ->capture_default_str();
-  verb.add_option("--schedule", t.schedule, "constant, cosine or one-cycle.")
-      ->capture_default_str();
-  verb.add_option("--seed", t.seed, "Seed of weights, order of the data, and dropout.")
-      ->check(verbs::from_zero())
-      ->capture_default_str();
-  verb.add_option("--threads", t.threads, "LibTorch threads per rank. 0: cores / ranks.")
-      ->check(verbs::count(0, verbs::kMostThreads))
-      ->capture_default_str();
+  verbs::add_with_default(verb, "--momentum", t.momentum, "Momentum of sgd.",
+                          verbs::between(0.0, 1.0));
+  verbs::add_with_default(verb, "--weight-decay", t.weight_decay, "Weight decay of the optimizer.",
+                          verbs::from_zero());
+  verbs::add_with_default(verb, "--schedule", t.schedule, "constant, cosine or one-cycle.");
+  verbs::add_with_default(verb, "--seed", t.seed,
+                          "Seed of weights, order of the data, and dropout.", verbs::from_zero());
+  verbs::add_with_default(verb, "--threads", t.threads,
+                          "LibTorch threads per rank. 0: cores / ranks.",
+                          verbs::count(0, verbs::kMostThreads));
 }
 
 // The options are one list for both programs: `linerate evaluate` reads them and, unless it
@@ -66,8 +58,8 @@ namespace {
 void add_model_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_option("--models", a.models,
                   "Networks with commas between them (`linerate list models`).");
-  verb.add_option("--batch", a.batches, "Samples per rank and step. May be several, with commas.")
-      ->capture_default_str();
+  verbs::add_with_default(verb, "--batch", a.batches,
+                          "Samples per rank and step. May be several, with commas.");
   add_training_options(verb, a.train, a.input);
   verb.get_option("--seed")->description("The first seed.");
   verb.get_option("--schedule")
@@ -90,25 +82,21 @@ void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_option("--compressors", a.compressors,
                   "Candidates with commas between them: compressors (\"fp16,topk(density=0.01)\") "
                   "or whole strategies (dear+fp16).");
-  verb.add_option("--exchange", a.contest.exchange,
-                  "Exchange of the baselines and of the compressors. Its bucket size is tuned.")
-      ->capture_default_str();
-  verb.add_option("--wire", a.contest.wire, "Type of the 16-bit baseline: fp16 or bf16.")
-      ->check(verbs::one_of({"fp16", "bf16"}))
-      ->capture_default_str();
-  verb.add_option("--rounds", a.contest.rounds, "Rounds in which all strategies take turns.")
-      ->check(verbs::count(1, 10'000))
-      ->capture_default_str();
-  verb.add_option("--round-steps", a.contest.steps, "Timed steps of a strategy in a round.")
-      ->check(verbs::count())
-      ->capture_default_str();
-  verb.add_option("--tuning-rounds", a.contest.tuning_rounds,
-                  "Rounds in which bucket sizes take turns.")
-      ->check(verbs::count(1, 10'000))
-      ->capture_default_str();
-  verb.add_option("--seeds", a.seeds, "Trainings of each strategy. 0: measure step times only.")
-      ->check(verbs::count(0, 1000))
-      ->capture_default_str();
+  verbs::add_with_default(
+      verb, "--exchange", a.contest.exchange,
+      "Exchange of the baselines and of the compressors. Its bucket size is tuned.");
+  verbs::add_with_default(verb, "--wire", a.contest.wire,
+                          "Type of the 16-bit baseline: fp16 or bf16.",
+                          verbs::one_of({"fp16", "bf16"}));
+  verbs::add_with_default(verb, "--rounds", a.contest.rounds,
+                          "Rounds in which all strategies take turns.", verbs::count(1, 10'000));
+  verbs::add_with_default(verb, "--round-steps", a.contest.steps,
+                          "Timed steps of a strategy in a round.", verbs::count());
+  verbs::add_with_default(verb, "--tuning-rounds", a.contest.tuning_rounds,
+                          "Rounds in which bucket sizes take turns.", verbs::count(1, 10'000));
+  verbs::add_with_default(verb, "--seeds", a.seeds,
+                          "Trainings of each strategy. 0: measure step times only.",
+                          verbs::count(0, 1000));
   verb.add_option(
           "--target-accuracy", a.target_accuracy,
           "Target accuracy, 0 to 1. Default: fp32's last accuracy less its spread over seeds.")
@@ -137,8 +125,8 @@ void add_place_options(CLI::App& verb, EvaluateArguments& a) {
       ->check(verbs::count());
   verb.add_option("-o,--output", a.output, "File for the results, written after each setup.");
   verb.add_flag("--append", a.append, "Add to the results that are in the file already.");
-  verb.add_option("--timeout", a.timeout, "End the run if a rank is silent for this long.")
-      ->capture_default_str();
+  verbs::add_with_default(verb, "--timeout", a.timeout,
+                          "End the run if a rank is silent for this long.");
   verb.add_flag("--json", a.json, "Print the results as JSON.");
 }
 

@@ -12,10 +12,6 @@
 #include "linerate/verbs/verbs.hpp"
 #include "linerate/zoo/train.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace linerate::cli {
 
 /// Data set, optimizer, seed and threads, with the defaults that `options` has; `input` gets the

@@ -69,10 +69,8 @@ void add_options(CLI::App& verb, AdviseOptions& a) {
                   "Steps to the target relative to an uncompressed run: a file of linerate "
                   "evaluate, or \"codec(ratio=8)=1.1[1.05,1.2]\".")
       ->allow_extra_args(false);
-  verb.add_option("--least-gain", a.least_gain_percent,
-                  "Smallest gain in percent that is worth a change.")
-      ->check(between(0.0, 99.0))
-      ->capture_default_str();
+  add_with_default(verb, "--least-gain", a.least_gain_percent,
+                   "Smallest gain in percent that is worth a change.", between(0.0, 99.0));
 }
 
 // The strategy in use is what the options say, else what the Workload says, else ddp. Only the

@@ -40,21 +40,18 @@ void add_options(CLI::App& verb, ExplainOptions& o) {
   verb.add_option("--alone", o.alone,
                   "A trace of one rank of the job without exchange, for T_1 (one rank's step) and "
                   "the scaling factor. Default: T_1 comes from the job's traces, as an interval.");
-  verb.add_option("--data-idle", o.thresholds.data_idle,
-                  "The job is input-bound if the device is idle for more than this share of the "
-                  "step while data is loaded.")
-      ->check(between(0.0, 1.0))
-      ->capture_default_str();
-  verb.add_option(
-          "--host-idle", o.thresholds.host_idle,
-          "The job is host-bound if the device is idle for more than this share of the step.")
-      ->check(between(0.0, 1.0))
-      ->capture_default_str();
-  verb.add_option(
-          "--exposed", o.thresholds.exposed,
-          "The job is compute-bound if exposed communication is less than this share of the step.")
-      ->check(between(0.0, 1.0))
-      ->capture_default_str();
+  add_with_default(verb, "--data-idle", o.thresholds.data_idle,
+                   "The job is input-bound if the device is idle for more than this share of the "
+                   "step while data is loaded.",
+                   between(0.0, 1.0));
+  add_with_default(
+      verb, "--host-idle", o.thresholds.host_idle,
+      "The job is host-bound if the device is idle for more than this share of the step.",
+      between(0.0, 1.0));
+  add_with_default(
+      verb, "--exposed", o.thresholds.exposed,
+      "The job is compute-bound if exposed communication is less than this share of the step.",
+      between(0.0, 1.0));
 }
 
 // Python's Ctrl-C is looked for between the parts that take time.

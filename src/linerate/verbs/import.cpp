@@ -28,10 +28,9 @@ void add_options(CLI::App& verb, ImportOptions& o) {
   verb.add_option("--step-time", o.step_time,
                   "The step of one device as its source measured it, such as 128ms.")
       ->type_name(kTime);
-  verb.add_option("--step-time-covers", o.covers,
-                  "What --step-time covers: step or forward_backward.")
-      ->check(one_of({"step", "forward_backward"}))
-      ->capture_default_str();
+  add_with_default(verb, "--step-time-covers", o.covers,
+                   "What --step-time covers: step or forward_backward.",
+                   one_of({"step", "forward_backward"}));
   verb.add_flag("--timeline", o.timeline, "Write the Timeline of the trace instead of a Workload.");
 }
 

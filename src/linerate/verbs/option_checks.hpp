@@ -111,6 +111,13 @@ inline constexpr std::int64_t kMostThreads = 4096;
 /// "expected a whole number from 1 to 4096, found 100000"
 CLI::Validator count(std::int64_t least = 1, std::int64_t most = kMostCounted);
 
+/// An option whose default --help shows.
+template <typename T>
+CLI::Option* add_with_default(CLI::App& verb, const std::string& name, T& value,
+                              const std::string& says, const CLI::Validator& check = {}) {
+  return verb.add_option(name, value, says)->check(check)->capture_default_str();
+}
+
 // What a verb gets from its caller besides options: documents in memory, and where its progress
 // goes. The command line has neither documents nor Python's callbacks; Python has both. A verb is
 // the same function for the two.
@@ -172,29 +179,13 @@ std::shared_ptr<const doc::Cluster> cluster_of(const std::string& name, const Ca
 /// The Timeline in memory, or that of the file, or of the traces of a job.
 std::shared_ptr<const doc::Timeline> timeline_of(const std::string& name, const Caller& caller);
 
-}  // namespace linerate::verbs
-
 // The command as it was typed, for pages that state how they were made.
-
-namespace CLI {
-class App;
-}
-
-namespace linerate::verbs {
 
 /// "linerate VERB --option value ...", options in the order of --help, quoted for a shell where
 /// needed. Call after parsing.
 std::string command_line(const CLI::App& verb);
 
-}  // namespace linerate::verbs
-
 // Reads a command line: what CLI11 refuses is said in linerate's words.
-
-namespace CLI {
-class App;
-}  // namespace CLI
-
-namespace linerate::verbs {
 
 /// Runs the callbacks of the verb that the words name. Throws UsageError with place, expected,
 /// found, what was probably meant and whose --help to read; CLI::Success for --help and --version.

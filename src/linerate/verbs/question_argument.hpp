@@ -12,10 +12,6 @@
 #include "linerate/verbs/option_checks.hpp"
 #include "linerate/whatif/question.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace linerate::verbs {
 
 struct NetworkArgument {

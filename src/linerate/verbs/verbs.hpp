@@ -22,10 +22,6 @@
 #include "linerate/verbs/question_argument.hpp"
 #include "linerate/whatif/answer.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace linerate::verbs {
 
 struct AdviseOptions {

@@ -26,10 +26,19 @@ std::size_t width_of(const Registry<Maker>& registry) {
   return width;
 }
 
+/// With what `more` says of each below it, if that is anything.
+template <typename Maker, typename More>
+void print_lines(const Registry<Maker>& registry, std::size_t width, More more) {
+  for (const auto& line : registry.lines()) {
+    fmt::print("{:<{}}  {} ({})\n", line.name, width, line.line, line.source);
+    if (const std::string text = more(line); !text.empty())
+      fmt::print("{:<{}}  {}\n", "", width, text);
+  }
+}
+
 template <typename Maker>
 void print_lines(const Registry<Maker>& registry) {
-  for (const auto& line : registry.lines())
-    fmt::print("{:<{}}  {} ({})\n", line.name, width_of(registry), line.line, line.source);
+  print_lines(registry, width_of(registry), [](const auto&) { return std::string(); });
 }
 
 // What a strategy asks for and what it does, under its line: "plans by cost; changes convergence;
@@ -43,19 +52,12 @@ std::string text_of(const plan::Traits& t) {
   return text;
 }
 
-template <typename Entry>
-void print_strategies(const Registry<Entry>& registry, std::size_t width) {
-  for (const auto& line : registry.lines())
-    fmt::print("{:<{}}  {} ({})\n{:<{}}  {}\n", line.name, width, line.line, line.source, "", width,
-               text_of(line.make.traits));
-}
-
 // Exchanges and extras share a column, as "+" joins them.
-void list_strategies(bool json) {
-  if (json) return fmt::print("{}", verbs::strategies_json());
+void list_strategies() {
   const std::size_t width = std::max(width_of(plan::exchanges()), width_of(plan::extras()));
-  print_strategies(plan::exchanges(), width);
-  print_strategies(plan::extras(), width);
+  const auto more = [](const auto& line) { return text_of(line.make.traits); };
+  print_lines(plan::exchanges(), width, more);
+  print_lines(plan::extras(), width, more);
 }
 
 // How payloads of ranks become one result, and what happens to what is cut off.
@@ -65,21 +67,10 @@ std::string text_of(const compress::Compressor& c) {
                      c.is_unbiased() ? "; unbiased" : "");
 }
 
-void list_compressors(bool json) {
-  if (json) return fmt::print("{}", verbs::compressors_json());
-  const auto& registry = compress::compressors();
-  for (const auto& line : registry.lines())
-    fmt::print("{:<{}}  {} ({})\n{:<{}}  {}\n", line.name, width_of(registry), line.line,
-               line.source, "", width_of(registry),
-               text_of(*compress::make_compressor({line.name, {}})));
-}
-
-void list_cost_models(bool json) {
-  json ? fmt::print("{}", verbs::cost_models_json()) : print_lines(cost::all_reduce_forms());
-}
-
-void list_models(bool json) {
-  json ? fmt::print("{}", verbs::models_json()) : print_lines(models::catalogue());
+void list_compressors() {
+  print_lines(compress::compressors(), width_of(compress::compressors()), [](const auto& line) {
+    return text_of(*compress::make_compressor({line.name, {}}));
+  });
 }
 
 // A spread of 1.5 is a factor either way: "x 1/1.5 .. 1.5".
@@ -105,8 +96,7 @@ std::string start_up_of(const cost::NetworkKind& k) {
 }
 
 // A law says how the ranks of a node share its links; between nodes it means nothing.
-void list_networks(bool json) {
-  if (json) return fmt::print("{}", verbs::networks_json());
+void list_networks() {
   std::vector<std::vector<std::string>> rows;
   for (const cost::NetworkKind& k : cost::network_kinds())
     rows.push_back(
@@ -131,19 +121,23 @@ void setup_list(CLI::App& app) {
   CLI::App* list = app.add_subcommand(
       "list", "List what is available: strategies, compressors, cost models, networks, models.");
   list->require_subcommand(1);
-  const auto add = [list](const char* name, const char* what, void (*print)(bool)) {
+  const auto add = [list](const char* name, const char* what, std::string (*as_json)(),
+                          void (*print)()) {
     const auto json = std::make_shared<bool>(false);
     CLI::App* verb = list->add_subcommand(name, what);
     verb->add_flag("--json", *json, "Print the list as JSON.");
-    verb->callback([json, print] { print(*json); });
+    verb->callback([=] { *json ? fmt::print("{}", as_json()) : print(); });
   };
   add("strategies", "Exchanges for --strategy, and the parts that may follow '+'.",
-      list_strategies);
-  add("compressors", "Compressors: they may follow an exchange and '+'.", list_compressors);
+      verbs::strategies_json, list_strategies);
+  add("compressors", "Compressors: they may follow an exchange and '+'.", verbs::compressors_json,
+      list_compressors);
   add("cost-models", "Prices of an all-reduce on a network that was not measured.",
-      list_cost_models);
-  add("networks", "Kinds of networks for --network, and what is known of each.", list_networks);
-  add("models", "Networks for --model and zoo:NAME.", list_models);
+      verbs::cost_models_json, [] { print_lines(cost::all_reduce_forms()); });
+  add("networks", "Kinds of networks for --network, and what is known of each.",
+      verbs::networks_json, list_networks);
+  add("models", "Networks for --model and zoo:NAME.", verbs::models_json,
+      [] { print_lines(models::catalogue()); });
 }
 
 }  // namespace linerate::cli

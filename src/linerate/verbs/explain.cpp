@@ -1,3 +1,4 @@
+// What is made of traces: explain, import and export.
 #include "linerate/verbs/verbs.hpp"
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/trace/load.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "linerate/trace/to_workload.hpp"
@@ -67,6 +69,58 @@ Explained explain(const ExplainOptions& o, const Caller& caller) {
 
 doc::Timeline timeline_of(const Explained& explained) {
   return trace::timeline_of_job(explained.job, explained.source);
+}
+
+std::vector<std::string> ImportOptions::inputs() const {
+  std::vector<std::string> all = files;
+  all.push_back(add_cost);
+  all.insert(all.end(), alone.begin(), alone.end());
+  return all;
+}
+
+void add_options(CLI::App& verb, ImportOptions& o) {
+  verb.add_option(
+          "files", o.files,
+          "Traces of all ranks of one job (files, folders, patterns), or one per-gradient log.")
+      ->required();
+  verb.add_option(
+      "--alone", o.alone,
+      "A trace of one rank of the job without exchange. T_1 (one rank's step) and the times of "
+      "layers and gradients come from it. Default: from the job's traces, as an interval.");
+  verb.add_option("--add-cost", o.add_cost,
+                  "Table of bytes,seconds of an element-wise add, for per-gradient logs.");
+  verb.add_option("--step-time", o.step_time,
+                  "The step of one device as its source measured it, such as 128ms.")
+      ->type_name(kTime);
+  add_with_default(verb, "--step-time-covers", o.covers,
+                   "What --step-time covers: step or forward_backward.",
+                   one_of({"step", "forward_backward"}));
+  verb.add_flag("--timeline", o.timeline, "Write the Timeline of the trace instead of a Workload.");
+}
+
+// From words to values. What was not given stays absent.
+trace::Imported import_files(const ImportOptions& o) {
+  trace::ImportOptions options;
+  options.timeline = o.timeline;
+  options.alone = {o.alone.begin(), o.alone.end()};
+  if (!o.add_cost.empty()) options.log.add_cost = o.add_cost;
+  if (!o.step_time.empty())
+    options.log.step_time_s = parse_option("--step-time", o.step_time, parse_time).value;
+  options.log.covers =
+      o.covers == "step" ? trace::StepTimeCovers::step : trace::StepTimeCovers::forward_backward;
+  return trace::import_files({o.files.begin(), o.files.end()}, options);
+}
+
+void add_options(CLI::App& verb, ExportOptions& o) {
+  verb.add_option("files", o.files,
+                  "A Timeline of a run, a simulation or an import, or the traces of one job.")
+      ->required();
+}
+
+// One name may be a document in memory; several are traces of one job.
+std::shared_ptr<const doc::Timeline> export_timeline(const ExportOptions& o, const Caller& caller) {
+  if (o.files.size() == 1) return timeline_of(o.files.front(), caller);
+  return std::make_shared<doc::Timeline>(trace::load_timeline({o.files.begin(), o.files.end()}));
 }
 
 }  // namespace linerate::verbs

@@ -5,10 +5,10 @@
 #include "linerate/calibrate/contention_probe.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <stop_token>
 #include <thread>
 
 #include "linerate/compress/cast.hpp"
@@ -36,26 +36,13 @@ double processor_s() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-/// While it lives, a thread of this rank works as a codec's lane: it reads and writes a few
-/// megabytes over and over.
-class Coding {
- public:
-  Coding() : thread_([this] { run(); }) {}
-  ~Coding() {
-    stopping_ = true;
-    thread_.join();
-  }
-
- private:
-  void run() const {
-    std::vector<float> from(kCodedElements, 1.0f);
-    std::vector<std::byte> to(2 * kCodedElements);
-    while (!stopping_) compress::cast(from.data(), DType::f32, to.data(), DType::f16, from.size());
-  }
-
-  std::atomic<bool> stopping_ = false;
-  std::thread thread_;
-};
+/// What a codec's lane does: it reads and writes a few megabytes over and over.
+void code(const std::stop_token& stop) {
+  std::vector<float> from(kCodedElements, 1.0f);
+  std::vector<std::byte> to(2 * kCodedElements);
+  while (!stop.stop_requested())
+    compress::cast(from.data(), DType::f32, to.data(), DType::f16, from.size());
+}
 
 /// One probe. All ranks run the same rounds: whether another one begins depends on the longest
 /// elapsed time of any rank (agreed_max).
@@ -84,7 +71,7 @@ class ContentionProber {
       compute.push_back(rate_alone / both.slices_per_second);
       communication.push_back(exchange_alone > 0 ? both.seconds / exchange_alone : 1);
       {
-        const Coding coding;
+        const std::jthread coding(code);
         coded.push_back(rate_alone / slices_per_second(exchange_alone));
       }
       taken.push_back(message_s());

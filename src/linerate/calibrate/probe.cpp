@@ -195,28 +195,6 @@ std::vector<Machine> machines_of(comm::Communicator& communicator) {
   return machines;
 }
 
-/// All-reduces of zeros, one type or the other.
-class SumTimer {
- public:
-  SumTimer(comm::Communicator& communicator, std::int64_t bytes)
-      : communicator_(communicator), bytes_(bytes), data_(to_index(bytes)) {}
-
-  double time(DType type) {
-    communicator_.barrier("half sum probe")->wait();
-    const std::int64_t begin = steady_ns();
-    communicator_
-        .all_reduce({data_.data(), {bytes_ / size_of(type)}, type}, comm::Reduce::sum,
-                    "half sum probe")
-        ->wait();
-    return static_cast<double>(steady_ns() - begin) * 1e-9;
-  }
-
- private:
-  comm::Communicator& communicator_;
-  std::int64_t bytes_;
-  std::vector<std::byte> data_;
-};
-
 }  // namespace
 
 int probe_cores(comm::Communicator& communicator) {
@@ -235,18 +213,28 @@ int rank_on_machine(comm::Communicator& communicator) {
 }
 
 double probe_half_sum(comm::Communicator& communicator, const HalfSumProbeOptions& options) {
-  SumTimer timer(communicator, options.size.value);
+  const std::int64_t bytes = options.size.value;
+  std::vector<std::byte> zeros(to_index(bytes));
+  const auto time = [&](DType type) {
+    communicator.barrier("half sum probe")->wait();
+    const std::int64_t begin = steady_ns();
+    communicator
+        .all_reduce({zeros.data(), {bytes / size_of(type)}, type}, comm::Reduce::sum,
+                    "half sum probe")
+        ->wait();
+    return static_cast<double>(steady_ns() - begin) * 1e-9;
+  };
   std::vector<double> full, half;
   double spent = 0;
   for (int round = 0; round < options.fewest_rounds || spent < options.budget.count(); ++round) {
-    std::vector<double> seconds = {timer.time(DType::f32), timer.time(DType::f16)};
+    std::vector<double> seconds = {time(DType::f32), time(DType::f16)};
     mean_over_ranks(communicator, seconds);  // every rank stops after the same round
     full.push_back(seconds[0]), half.push_back(seconds[1]);
     spent += seconds[0] + seconds[1];
   }
   const double share = static_cast<double>(communicator.size() - 1) / communicator.size();
   const double extra = median(half) - median(full);
-  return std::max(0.0, extra / (static_cast<double>(options.size.value) * share));
+  return std::max(0.0, extra / (static_cast<double>(bytes) * share));
 }
 
 void add_device_samples(doc::Cluster& cluster, const DeviceSamples& samples) {

@@ -38,42 +38,30 @@ std::string message(const std::string& old, const std::string& damaged) {
 TEST(Evaluation, IsReadAsItWasWritten) {
   const Evaluation all = evaluation_from_json(sample(), "x");
   EXPECT_EQ(to_json(all), sample());
-  ASSERT_EQ(all.setups.size(), 2u);
-  const doc::Setup& s = all.setups[0];
-  EXPECT_EQ(s.timed[1].role, Role::sixteen_bit);
-  EXPECT_EQ(s.timed[3].options, std::vector<std::string>{"density"});
-  EXPECT_FALSE(s.timed[3].is_summable);
-  EXPECT_EQ(s.trained[1].budget, Budget::time);
-  EXPECT_EQ(s.trained[0].points[2].step, 30);
-  EXPECT_EQ(s.line_rate_bytes_per_s, 1.25e8);
-  EXPECT_FALSE(all.setups[1].line_rate_bytes_per_s || all.setups[1].target_accuracy);
+  EXPECT_FALSE(all.setups.at(1).line_rate_bytes_per_s || all.setups[1].target_accuracy);
 }
 
 TEST(Evaluation, DamageIsNamedWithItsPlaceExpectedAndFound) {
   const std::string at = "results.json: /setups/0/";
-  EXPECT_THAT(message("\"role\": \"fp32\"", "\"role\": \"fp64\""),
-              AllOf(HasSubstr(at + "timed/0/role"), HasSubstr("fp32, 16-bit, repeat, candidate"),
-                    HasSubstr("\"fp64\"")));
-  EXPECT_THAT(message("\"budget\": \"time\"", "\"budget\": \"money\""),
-              AllOf(HasSubstr(at + "trained/1/budget"), HasSubstr("steps, time")));
-  EXPECT_THAT(message("\"mode\": \"measured\"", "\"mode\": \"guessed\""),
-              AllOf(HasSubstr(at + "mode"), HasSubstr("measured, rehearsed")));
-  EXPECT_THAT(message("\"ranks\": 2", "\"ranks\": 0"), HasSubstr(at + "ranks"));
-  EXPECT_THAT(message("\"encode_s\": 0.2", "\"encode_s\": -1"), HasSubstr(at + "timed/3/encode_s"));
-  EXPECT_THAT(message("\"sent_bytes\": 1000000.0", "\"sent_bytes\": -1"),
-              HasSubstr(at + "timed/0/sent_bytes"));
-  EXPECT_THAT(message("\"test_accuracy\": 0.5", "\"test_accuracy\": 50"),
-              AllOf(HasSubstr(at + "trained/0/points/0/test_accuracy"), HasSubstr("from 0 to 1")));
-  EXPECT_THAT(message("\"step\": 20", "\"step\": 10"),
-              AllOf(HasSubstr(at + "trained/0/points/1/step"), HasSubstr("more than 10")));
-  EXPECT_THAT(message("\"learning_rate\": 0.05", "\"learning_rate\": 0"),
-              HasSubstr(at + "trained/0/learning_rate"));
-  EXPECT_THAT(message("\"target_accuracy\": 0.8", "\"target_accuracy\": 80"),
-              HasSubstr(at + "target_accuracy"));
-  EXPECT_THAT(message("\"document\": \"evaluation\"", "\"document\": \"plan\""),
-              HasSubstr("evaluation"));
-  EXPECT_THAT(message("\"schema\": 1", "\"schema\": 9"), HasSubstr("schema"));
-  EXPECT_THAT(message("\"is_summable\"", "\"summable\""), HasSubstr("is_summable"));
+  struct Damage {
+    const char *old, *damaged, *place, *said;
+  };
+  for (const auto& [old, damaged, place, said] : std::initializer_list<Damage>{
+           {"\"fp32\"", "\"fp64\"", "timed/0/role",
+            "fp32, 16-bit, repeat, candidate; found \"fp64\""},
+           {"\"time\"", "\"money\"", "trained/1/budget", "steps, time"},
+           {"\"measured\"", "\"guessed\"", "mode", "measured, rehearsed"},
+           {"\"ranks\": 2", "\"ranks\": 0", "ranks", "expected 1 to"},
+           {"\"encode_s\": 0.2", "\"encode_s\": -1", "timed/3/encode_s", "expected 0 to"},
+           {"\"sent_bytes\": 1000000.0", "\"sent_bytes\": -1", "timed/0/sent_bytes", "at least 0"},
+           {"\"test_accuracy\": 0.5", "\"test_accuracy\": 50", "trained/0/points/0/test_accuracy",
+            "from 0 to 1"},
+           {"\"step\": 20", "\"step\": 10", "trained/0/points/1/step", "more than 10"},
+           {"\"learning_rate\": 0.05", "\"learning_rate\": 0", "trained/0/learning_rate",
+            "more than 0"},
+           {"\"target_accuracy\": 0.8", "\"target_accuracy\": 80", "target_accuracy",
+            "from 0 to 1"}})
+    EXPECT_THAT(message(old, damaged), AllOf(HasSubstr(at + place), HasSubstr(said)));
 }
 
 TEST(Evaluation, StepsTakeTimeAndEveryRunHasAsManyRounds) {

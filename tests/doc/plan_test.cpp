@@ -10,29 +10,16 @@
 namespace linerate::doc {
 namespace {
 
-TEST(Plan, RoundTripsThroughJsonWithItsHash) {
+// That every value reads back is in fields_test.cpp.
+TEST(Plan, ReadsBackWithItsHashAndWhatAnExecutorAsks) {
   const Plan plan = small_plan();
   const Plan back = plan_from_json(to_json(plan), "p.json");
   EXPECT_EQ(to_json(back), to_json(plan));
   EXPECT_EQ(back.hash(), plan.hash());
-}
-
-TEST(Plan, ReadsBackWhatAnExecutorNeeds) {
-  const Plan back = plan_from_json(to_json(small_plan()), "p.json");
   const TaskGraph& g = back.variants.front();
   EXPECT_EQ(back.operation_name(g.tasks[1]), "sum");
-  EXPECT_EQ(to_text(back.operations[1]), "sum(scale=0.5)");
   EXPECT_EQ(back.group_of(g.tasks[1]).name, "node");
-  EXPECT_THAT(back.groups[1].parts,
-              testing::ElementsAre(testing::ElementsAre(0, 1), testing::ElementsAre(2, 3)));
-  EXPECT_TRUE(g.tasks[1].bound);
-  EXPECT_FALSE(g.tasks[2].bound);
-  EXPECT_EQ(g.tasks[1].root, -1);
-  EXPECT_EQ(g.tasks[2].root, 1);
-  EXPECT_EQ(g.tasks[1].wire, DType::f16);
-  EXPECT_EQ(g.payloads[0].padded, 12);
   EXPECT_EQ(g.payloads[0].bytes(), 48);
-  EXPECT_EQ(g.payloads[1].of, 0);
   EXPECT_EQ(g.buckets().size(), 1u);
   EXPECT_TRUE(is_timer(back, g.tasks[3]));
 }
@@ -59,12 +46,9 @@ TEST(Plan, HashSeesWhatAnExecutorObeys) {
   EXPECT_TRUE(changed([](Plan&, TaskGraph& g) { g.next_step.clear(); }));
   EXPECT_TRUE(changed([](Plan&, TaskGraph& g) { g.preds[1] = 1; }));
   EXPECT_TRUE(changed([](Plan& p, TaskGraph&) { p.cycle = {0, 0}; }));
-}
-
-TEST(Plan, HashIgnoresPredictedSeconds) {
-  Plan p = small_plan();
-  p.variants[0].tasks[0].seconds = 0.7;
-  EXPECT_EQ(p.hash(), small_plan().hash());
+  EXPECT_TRUE(changed([](Plan& p, TaskGraph&) { p.blocks.resize(1); }));
+  // Of predicted seconds it sees nothing.
+  EXPECT_FALSE(changed([](Plan&, TaskGraph& g) { g.tasks[0].seconds = 0.7; }));
 }
 
 std::string plan_error(const std::string& json) {
@@ -80,8 +64,6 @@ TEST(Plan, OfSchema1IsRefusedWithTheReason) {
               testing::AllOf(testing::HasSubstr("expected a plan of schema 2, found 1"),
                              testing::HasSubstr("neither operations nor groups nor payloads"),
                              testing::HasSubstr("from its Workload")));
-  EXPECT_THAT(plan_error(replaced(to_json(small_plan()), "\"schema\": 2", "\"schema\": 3")),
-              testing::HasSubstr("this linerate is older than the file"));
 }
 
 TEST(Plan, NamesOperationsAndGroupsThatItHas) {
@@ -141,19 +123,9 @@ Plan second_order_plan() {
   return plan;
 }
 
-TEST(Plan, BlocksAndWhatIsMadeOfThemRoundTrip) {
-  const Plan plan = second_order_plan();
-  validate(plan);
-  const Plan back = plan_from_json(to_json(plan), "p.json");
-  EXPECT_EQ(to_json(back), to_json(plan));
-  EXPECT_EQ(back.hash(), plan.hash());
-  Plan other = plan;
-  other.blocks[0].a = 4;
-  EXPECT_NE(other.hash(), plan.hash());
-}
-
 TEST(Plan, PayloadsOfFactorsHoldTheirMembers) {
   Plan plan = second_order_plan();
+  EXPECT_EQ(to_json(plan_from_json(to_json(plan), "p.json")), to_json(plan));
   plan.variants[0].payloads[3].elements = 8;
   EXPECT_THROW(validate(plan), InternalError);
   plan = second_order_plan();

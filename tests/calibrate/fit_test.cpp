@@ -334,21 +334,6 @@ TEST(RelativeLine, KeepsBothCoefficientsNonNegative) {
   EXPECT_EQ(RelativeLines(steep).fit(0, 3).alpha_s, 0);
 }
 
-TEST(Regimes, AStraightLineIsOneRegime) {
-  const Curve curve(table(10, 30, line).samples);
-  EXPECT_EQ(curve.runs.size(), 1u);
-  EXPECT_TRUE(curve.switches.empty());
-}
-
-TEST(Regimes, BracketsAJumpOfTheTime) {
-  // Above 16 MiB the library goes over to an algorithm that takes 0.6 of the time.
-  const Samples samples = table(20, 30, with_switch).samples;
-  const Curve curve(samples);
-  ASSERT_EQ(curve.switches.size(), 1u);
-  EXPECT_EQ(samples[curve.switches[0].after].bytes, 16 * kMiB);
-  EXPECT_EQ(samples[curve.switches[0].after + 1].bytes, 32 * kMiB);
-}
-
 TEST(Regimes, TimingNoiseIsNoSwitch) {
   Samples samples = table(13, 33, slower_line).samples;
   for (std::size_t i = 0; i < samples.size(); ++i)

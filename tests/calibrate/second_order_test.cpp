@@ -5,6 +5,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
+#include "support/message_of.hpp"
 
 namespace linerate::calibrate {
 namespace {
@@ -50,12 +51,7 @@ class SecondOrderTable : public testing::Test {
     return fit_second_order(read_second_order_table(path_, &notes_));
   }
   std::string refusal_of(const std::string& text) {
-    try {
-      cost_of(text);
-    } catch (const InputError& e) {
-      return e.what();
-    }
-    return "";
+    return support::message_of<InputError>([&] { return cost_of(text); });
   }
 
   const std::filesystem::path path_ = std::filesystem::path(testing::TempDir()) / "inverses.csv";

@@ -5,7 +5,6 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -101,16 +100,11 @@ class Files : public testing::Test {
 /// What a killed writer leaves: no process has it open.
 constexpr const char* kStale = "x.part-0123456789abcdef";
 
-TEST_F(Files, ComeBackByteForByte) {
+TEST_F(Files, AreReplacedWithoutATraceOfTheTemporary) {
   const std::string content("a\0b\r\n\xff", 6);
+  write_file_atomically(folder_ / "x", "old");
   write_file_atomically(folder_ / "x", content);
   EXPECT_EQ(read_file(folder_ / "x"), content);
-}
-
-TEST_F(Files, AreReplacedWithoutATraceOfTheTemporary) {
-  write_file_atomically(folder_ / "x", "old");
-  write_file_atomically(folder_ / "x", "new");
-  EXPECT_EQ(read_file(folder_ / "x"), "new");
   EXPECT_THAT(names(), ElementsAre("x"));
 }
 
@@ -205,21 +199,6 @@ TEST_F(Files, TheTemporaryOfALiveWriterStays) {
   EXPECT_EQ(names().size(), 2u);
   alive.rename_over_target();
   EXPECT_EQ(read_file(folder_ / "x"), "slow");
-}
-
-TEST_F(Files, TheTemporaryOfAKilledWriterGoesWithTheNextWrite) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    TemporaryFile temporary(folder_ / "x", "x");
-    temporary.write("half");
-    ::raise(SIGKILL);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFSIGNALED(status));
-  ASSERT_EQ(names().size(), 1u);
-  write_file_atomically(folder_ / "x", "new");
-  EXPECT_THAT(names(), ElementsAre("x"));
 }
 
 TEST_F(Files, ManyWritersOfOneFileLeaveOneOfTheirContents) {

@@ -17,16 +17,6 @@ TEST(Intervals, UnionSortsJoinsWhatTouchesAndDropsWhatIsEmpty) {
   EXPECT_THAT(union_of(SpanSet{{0, 2}, {6, 8}}, SpanSet{{1, 6}}), ElementsAre(Span{0, 8}));
 }
 
-TEST(Intervals, ASpanInsideAnotherDoesNotShortenIt) {
-  EXPECT_THAT(union_of({{0, 10}, {2, 3}, {5, 6}}), ElementsAre(Span{0, 10}));
-}
-
-TEST(Intervals, WhatOnlyTouchesDoesNotIntersect) {
-  EXPECT_THAT(intersection_of({{0, 4}, {6, 9}}, {{3, 6}, {8, 12}}),
-              ElementsAre(Span{3, 4}, Span{8, 9}));
-  EXPECT_THAT(intersection_of({{0, 4}}, {{4, 6}}), IsEmpty());
-}
-
 TEST(Intervals, DifferenceLeavesWhatIsNotCovered) {
   EXPECT_THAT(difference_of({{0, 10}, {20, 30}}, {{2, 3}, {5, 22}, {30, 40}}),
               ElementsAre(Span{0, 2}, Span{3, 5}, Span{22, 30}));

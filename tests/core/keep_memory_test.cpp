@@ -62,24 +62,18 @@ TEST(LargePages, AreAskedForWhereTheyFit) {
 /// What stands in small pages keeps its values and moves to large ones, where the kernel can.
 TEST(LargePages, TakeOverWhatWasTouched) {
   constexpr std::size_t kLarge = 2 << 20, kBytes = 4 * kLarge;
-  const auto map = [&] {
-    return mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  };
-  void* memory = map();
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   auto* bytes = static_cast<unsigned char*>(memory);
   for (std::size_t i = 0; i < kBytes; ++i) bytes[i] = static_cast<unsigned char>(i * 31 >> 7);
-  const auto collapse_by_hand = [&] {  // 25: MADV_COLLAPSE, Linux 6.1
-    const auto start = reinterpret_cast<std::uintptr_t>(memory);
-    return madvise(reinterpret_cast<void*>((start + kLarge - 1) / kLarge * kLarge), kLarge, 25) ==
-           0;
-  };
   CollapsedPages pages;
   pages.add(memory, kBytes);
   for (std::size_t i = 0; i < kBytes; ++i)
     ASSERT_EQ(bytes[i], static_cast<unsigned char>(i * 31 >> 7)) << i;
   const bool large = large_kilobytes_of_mapping(memory) > 0;
-  const bool possible = collapse_by_hand();
+  const auto start = reinterpret_cast<std::uintptr_t>(memory);
+  auto* const aligned = reinterpret_cast<void*>((start + kLarge - 1) / kLarge * kLarge);
+  const bool possible = madvise(aligned, kLarge, 25) == 0;  // MADV_COLLAPSE, Linux 6.1
   munmap(memory, kBytes);
   if (!possible) GTEST_SKIP() << "this kernel moves nothing into large pages";
   EXPECT_TRUE(large);

@@ -48,11 +48,6 @@ TEST_F(Log, ASinkTakesTheirPlaceUntilItIsTakenAway) {
   EXPECT_THAT(got, ElementsAre("warning a", "info b"));
 }
 
-TEST_F(Log, AProgramMaySilenceWarnings) {
-  log::set_sink([](log::Level, const std::string&) {});
-  EXPECT_EQ(standard_error([] { log::warning("nobody hears"); }), "");
-}
-
 TEST_F(Log, ASinkThatThrowsLosesNothingAndStopsNobody) {
   log::set_sink([](log::Level, const std::string&) { throw std::runtime_error("full"); });
   const std::string text = standard_error([] {

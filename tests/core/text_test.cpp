@@ -4,21 +4,14 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text_table.hpp"
+#include "support/message_of.hpp"
 
 namespace linerate {
 namespace {
 
+using support::message_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::string message_of(auto call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(ParseSize, BinaryAndDecimalUnitsDiffer) {
   EXPECT_EQ(parse_size("25MiB").value, 25 * 1024 * 1024);
@@ -27,9 +20,8 @@ TEST(ParseSize, BinaryAndDecimalUnitsDiffer) {
 }
 
 TEST(ParseSize, AsksForTheUnitAndNamesWhatWasFound) {
-  EXPECT_THAT(message_of([] { static_cast<void>(parse_size("100")); }),
-              HasSubstr("\"100\"; write 100B"));
-  EXPECT_THAT(message_of([] { static_cast<void>(parse_size("3 parsecs")); }),
+  EXPECT_THAT(message_of([] { return parse_size("100"); }), HasSubstr("\"100\"; write 100B"));
+  EXPECT_THAT(message_of([] { return parse_size("3 parsecs"); }),
               HasSubstr("unknown unit \"parsecs\""));
   EXPECT_THROW(static_cast<void>(parse_size("-1MB")), UsageError);
   EXPECT_THROW(static_cast<void>(parse_size("")), UsageError);
@@ -44,9 +36,9 @@ TEST(ParseRate, BitsAreAnEighthOfBytes) {
 }
 
 TEST(ParseRate, ZeroWithoutAUnitIsNotToldToTakeOne) {
-  EXPECT_EQ(message_of([] { (void)parse_rate("0"); }),
+  EXPECT_EQ(message_of([] { return parse_rate("0"); }),
             "expected a rate above 0 such as 10Gbit/s, found \"0\"");
-  EXPECT_THAT(message_of([] { (void)parse_rate("5"); }), HasSubstr("write 5Gbit/s or 5GB/s"));
+  EXPECT_THAT(message_of([] { return parse_rate("5"); }), HasSubstr("write 5Gbit/s or 5GB/s"));
 }
 
 TEST(ParseTime, MicroAndMinuteAreNotMixedUp) {

@@ -5,9 +5,8 @@ or tools, and so is a page that names most of the kind; nothing else is. What to
 holds as well: paths exist, quoted code stands in its file."""
 import re
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from made_up_tree import ROOT
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 MOST = 0.75  # of a kind: a page that names as many is a list, and a new one belongs on it
 

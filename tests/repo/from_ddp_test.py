@@ -11,9 +11,8 @@ import re
 import subprocess
 import sys
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from made_up_tree import ROOT
 PAGES = (ROOT / "docs/from-pytorch-ddp.md", ROOT / "docs/from-pytorch-ddp-python.md")
 
 try:

@@ -6,9 +6,8 @@ import subprocess
 import sys
 import tempfile
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from made_up_tree import ROOT
 EXPECTED = json.loads((ROOT / "bench/instructions/counts.json").read_text())["instructions"]
 
 

@@ -7,9 +7,8 @@ That each of them compiles alone against include/ is checked by the compiler: ta
 all_verify_interface_header_sets, which tests/package/run builds."""
 import re
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from made_up_tree import ROOT
 INCLUDE = ROOT / "include"
 HEADERS = sorted(INCLUDE.rglob("*"))
 PAGE = ROOT / "docs/use-from-cmake.md"

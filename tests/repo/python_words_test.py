@@ -5,9 +5,8 @@ made of name nothing that only C++ has. `no_sync()`, `finish()` and `settle()` a
 import re
 import sys
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from made_up_tree import ROOT
 ONLY_CPP = re.compile(
     r"\w::\w|\baccumulate\(|\b[A-Z]\w*Options\b|\bLibTorch|\bmake_world|\brun_ranks|"
     r"\bregistration_report|\((?:true|false)\)|\bATen\b|nullptr|\.hpp\b")

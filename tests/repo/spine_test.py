@@ -3,9 +3,8 @@
 files make the first day, in the lines that the page says, and pages lead there."""
 import re
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from made_up_tree import ROOT
 PAGE = (ROOT / "docs/spine.md").read_text()
 ROW = re.compile(r"^\| `(?P<file>[^`]+)` \| `(?P<name>[^`]+)` \|", re.M)
 TABLES = {title: [m.groups() for m in ROW.finditer(body)]

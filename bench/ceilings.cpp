@@ -3,7 +3,6 @@
 // traces.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <vector>
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <memory>
 #include <thread>
 
 #include "linerate/calibrate/collective_probe.hpp"

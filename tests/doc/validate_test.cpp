@@ -1,7 +1,6 @@
 // Documents that a program made and its reader would refuse: refused by the same rules, by place.
 #include <gmock/gmock.h>
 
-#include <cmath>
 #include <filesystem>
 #include <limits>
 

@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <memory>
-
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "support/sample_workloads.hpp"

@@ -7,7 +7,6 @@
 
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/file.hpp"
 #include "support/message_of.hpp"
 
 namespace linerate::verbs {

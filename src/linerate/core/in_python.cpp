@@ -33,17 +33,11 @@ constexpr std::array<Pair, 10> kMethods = {{{"all", "to_text(all=True)"},
                                             {"plot", "to_plot()"},
                                             {"tasks", "to_text(tasks=True)"},
                                             {"timeline", "timeline()"}}};
-constexpr std::array<Pair, 9> kFunctions = {{{"advise", "advise"},
-                                             {"calibrate", "calibrate"},
-                                             {"compare", "compare"},
-                                             {"explain", "explain"},
-                                             {"export", "export"},
-                                             {"import", "import_workload"},
-                                             {"plan", "plan"},
-                                             {"report", "report"},
-                                             {"whatif", "whatif"}}};
+// Verbs that are functions of the same name, but for import: that is a word of Python.
+constexpr std::string_view kFunctions =
+    " advise calibrate compare explain export import plan report whatif ";
 // Verbs of the command alone: what is typed after them stays.
-constexpr std::array<std::string_view, 3> kCommandOnly = {"evaluate", "rehearse", "train"};
+constexpr std::string_view kCommandOnly = " evaluate rehearse train ";
 // Of linerate whatif and linerate advise: files that are called after what wrote them.
 constexpr std::array<Pair, 8> kPhrases = {
     {{"whatif --json", "Predictions.save()"},
@@ -63,10 +57,14 @@ std::optional<std::string_view> find(const std::array<Pair, N>& pairs, std::stri
   return std::nullopt;
 }
 
+bool has_word(std::string_view words, std::string_view word) {
+  return words.find(" " + std::string(word) + " ") != std::string_view::npos;
+}
+
 /// --step-time is step_time, and --from, a word of Python, is from_.
 std::optional<std::string> keyword_of(std::string_view option) {
   std::string keyword(option);
-  if (kKeywords.find(" " + keyword + " ") == std::string_view::npos) return std::nullopt;
+  if (!has_word(kKeywords, option)) return std::nullopt;
   std::replace(keyword.begin(), keyword.end(), '-', '_');
   return keyword == "from" ? "from_" : keyword;
 }
@@ -176,10 +174,10 @@ class Translation {
     at += verb.size();
     if (verb == "import" && out_.ends_with("from ")) return false;  // a line of Python
     std::string function;                                           // empty: Python has none of it
-    if (at != 15 + verb.size()) function = find(kFunctions, verb).value_or("");
-    const bool is_command =
-        std::find(kCommandOnly.begin(), kCommandOnly.end(), verb) != kCommandOnly.end();
-    if (function.empty() && !is_command && !left_.starts_with("linerate")) return false;
+    if (at != 15 + verb.size() && has_word(kFunctions, verb))
+      function = verb == "import" ? "import_workload" : verb;
+    if (function.empty() && !has_word(kCommandOnly, verb) && !left_.starts_with("linerate"))
+      return false;
 
     std::vector<std::string> arguments;
     std::string then;

@@ -11,7 +11,6 @@
 #include <string>
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/file.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/random.hpp"
 

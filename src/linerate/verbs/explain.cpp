@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <utility>
 
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"

@@ -72,15 +72,12 @@ class MissingPieces(Bare):
         self.without_device(self.torch(error="ModuleNotFoundError: No module named torch"),
                             "no torch:", "No module named torch")
 
-    def test_torch_without_cuda(self):
-        self.without_device(self.torch({**ONE_GPU, "torch": "9.0+cpu", "cuda": None}),
-                            "torch without CUDA: 9.0+cpu", "--python")
-
-    def test_no_gpu(self):
-        self.without_device(self.torch({**ONE_GPU, "devices": []}), "no GPU:", "nvidia-smi")
-
-    def test_torch_without_nccl(self):
-        self.without_device(self.torch({**ONE_GPU, "nccl": False}), "torch without NCCL:")
+    def test_a_torch_or_a_machine_that_lacks_something(self):
+        for lacks, *expected in (
+                ({"torch": "9.0+cpu", "cuda": None}, "torch without CUDA: 9.0+cpu", "--python"),
+                ({"devices": []}, "no GPU:", "nvidia-smi"),
+                ({"nccl": False}, "torch without NCCL:")):
+            self.without_device(self.torch({**ONE_GPU, **lacks}), *expected)
 
     def test_programs_for_a_shared_gpu_on_shaped_links(self):
         status, _, err = self.lab("check", "--rate", SHAPED, "--python", str(self.torch(ONE_GPU)))

@@ -64,25 +64,10 @@ double excess(SampleSpan samples, const RelativeLines& lines, std::size_t i, dou
   return least;
 }
 
-/// Appends the straight piece from one sample to the next.
-void join(std::vector<doc::CostSegment>& segments, const doc::CostSample& a,
-          const doc::CostSample& b) {
-  const double beta = (b.seconds - a.seconds) / (b.bytes - a.bytes);
-  segments.push_back(
-      {std::llround(a.bytes), std::llround(b.bytes), a.seconds - beta * a.bytes, beta, 1, 1});
-}
-
-/// The piece below the smallest size. Half the bytes never take less than half the time, so its
-/// alpha is not negative.
-doc::CostSegment before_first(const doc::CostSample& first, const Line& line) {
-  const double beta = std::min(line.beta_s_per_byte, first.seconds / first.bytes);
-  return {0, std::llround(first.bytes), first.seconds - beta * first.bytes, beta, 1, 1};
-}
-
-doc::CostSegment after_last(const doc::CostSample& last, const Line& line) {
-  const double beta = line.beta_s_per_byte;
-  const std::int64_t bytes = std::llround(last.bytes);
-  return {bytes, 2 * bytes, last.seconds - beta * last.bytes, beta, 1, 1};
+/// The straight piece of this slope through a sample.
+doc::CostSegment piece(std::int64_t from, std::int64_t to, const doc::CostSample& through,
+                       double beta) {
+  return {from, to, through.seconds - beta * through.bytes, beta, 1, 1};
 }
 
 std::vector<doc::CostSample> without_outliers(SampleSpan samples) {
@@ -241,16 +226,22 @@ Curve::Curve(SampleSpan samples)
   const std::size_t n = kept.size();
   const Line first = lines.fit(0, std::min(runs.front().last, kSamplesAtEnd));
   const Line last = lines.fit(std::max(runs.back().first, n - std::min(n, kSamplesAtEnd)), n);
-  segments.push_back(before_first(kept.front(), first));
+  // Half the bytes never take less than half the time, so the first alpha is not negative.
+  const doc::CostSample& least = kept.front();
+  segments.push_back(piece(0, std::llround(least.bytes), least,
+                           std::min(first.beta_s_per_byte, least.seconds / least.bytes)));
   for (std::size_t i = 0, k = 0; i + 1 < samples.size(); ++i) {
     const doc::CostSample &from = kept[k], &to = kept[k + 1];
     const auto at = [&](const doc::CostSample& s) {
       return doc::CostSample{s.bytes, on_line(from, to, s.bytes)};
     };
-    join(segments, at(samples[i]), at(samples[i + 1]));
+    const doc::CostSample a = at(samples[i]), b = at(samples[i + 1]);
+    segments.push_back(piece(std::llround(a.bytes), std::llround(b.bytes), a,
+                             (b.seconds - a.seconds) / (b.bytes - a.bytes)));
     if (samples[i + 1].bytes >= to.bytes) ++k;
   }
-  segments.push_back(after_last(kept.back(), last));
+  const std::int64_t most = std::llround(kept.back().bytes);
+  segments.push_back(piece(most, 2 * most, kept.back(), last.beta_s_per_byte));
 }
 
 // Divided by T_i, the residual of a sample is alpha / T_i + beta S_i / T_i - 1. That is linear in

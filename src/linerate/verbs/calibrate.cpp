@@ -70,9 +70,7 @@ doc::Cluster calibrate_from_logs(const CalibrateOptions& o, std::vector<std::str
   fitting.ranks_per_node = o.ranks_per_node.value_or(0);
   if (!o.line_rate.empty())
     fitting.line_rate_bytes_per_s = parse_option("--line-rate", o.line_rate, parse_bandwidth).value;
-  doc::Cluster cluster = calibrate::calibrate_from_logs(files, fitting, &notes);
-  calibrate::add_codecs(cluster, codecs_of_processors(o));
-  return cluster;
+  return calibrate::calibrate_from_logs(files, fitting, &notes);
 }
 
 /// As many as a training would use on these ranks.
@@ -96,13 +94,6 @@ doc::Cluster probe_network(const CalibrateOptions& o, comm::Communicator& commun
   return calibrate::probe_cluster(communicator, load, probing);
 }
 
-/// A copy: the Cluster that was named stays as it is.
-doc::Cluster added_to(const CalibrateOptions& o, const Caller& caller) {
-  doc::Cluster cluster = *cluster_of(o.cluster, caller);
-  calibrate::add_codecs(cluster, codecs_of_processors(o));
-  return cluster;
-}
-
 /// --ranks of a probe is what is expected of the launcher; of logs it says what they lack.
 std::unique_ptr<comm::Communicator> world_of(const CalibrateOptions& o) {
   set_link(o.link);
@@ -120,10 +111,14 @@ Calibrated calibrated(const CalibrateOptions& o, comm::Communicator* ranks, cons
   Calibrated all;
   all.is_first = !ranks || ranks->rank() == 0;
   doc::Cluster& cluster = all.cluster;
-  if (o.probes_network())
+  if (o.probes_network()) {
     calibrate::require_network(*ranks);
-  else
-    cluster = o.cluster.empty() ? calibrate_from_logs(o, all.notes) : added_to(o, caller);
+  } else {
+    // A copy: the Cluster that was named stays as it is.
+    cluster =
+        o.cluster.empty() ? calibrate_from_logs(o, all.notes) : *cluster_of(o.cluster, caller);
+    calibrate::add_codecs(cluster, codecs_of_processors(o));
+  }
   calibrate::DeviceSamples on_device;
   if (!o.device.empty())
     on_device = probes.on_device(
@@ -143,16 +138,6 @@ Calibrated calibrated(const CalibrateOptions& o, comm::Communicator* ranks, cons
   const std::vector<std::string> outliers = cost::outlier_notes(cost::CostModel(cluster));
   all.notes.insert(all.notes.end(), outliers.begin(), outliers.end());
   return all;
-}
-
-/// A rank that no launcher started needs no MPI, unless its network is asked for. So
-/// "--second-order --cluster c.json" runs without mpirun.
-Calibrated calibrated_alone(const CalibrateOptions& o, const Caller& caller,
-                            const TorchProbes& probes) {
-  Calibrated found;
-  comm::run_ranks(
-      1, [&](comm::Communicator& alone) { found = calibrated(o, &alone, caller, probes); }, {});
-  return found;
 }
 
 // Options that only logs, or only probes, read are refused elsewhere. An option that is read by
@@ -202,8 +187,14 @@ Calibrated calibrate(const CalibrateOptions& o, const Caller& caller, const Torc
         "--second-order: LibTorch measures it, and this program has none; give a table, or run "
         "linerate-torch calibrate --second-order, of a build with LibTorch");
   if (!o.probes_network() && !o.needs_torch()) return calibrated(o, nullptr, caller, probes);
-  if (!o.probes_network() && !comm::launcher_rank()) return calibrated_alone(o, caller, probes);
-  return calibrated(o, world_of(o).get(), caller, probes);
+  if (o.probes_network() || comm::launcher_rank())
+    return calibrated(o, world_of(o).get(), caller, probes);
+  // A rank that no launcher started needs no MPI, unless its network is asked for. So
+  // "--second-order --cluster c.json" runs without mpirun.
+  Calibrated found;
+  comm::run_ranks(
+      1, [&](comm::Communicator& alone) { found = calibrated(o, &alone, caller, probes); }, {});
+  return found;
 }
 
 void add_options(CLI::App& verb, CalibrateOptions& o) {

@@ -31,6 +31,12 @@ std::string complaint(const std::string& text, std::string_view expected,
   return fmt::format("expected {}, found {}", expected, text);
 }
 
+// "; did you mean --bandwidth?", or nothing if no known word is near enough.
+std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
+  const std::string near = nearest(word, known);
+  return near.empty() ? "" : fmt::format("; did you mean {}?", near);
+}
+
 /// Of a finite number: "inf" and "nan" parse, and no option means them. `shown` is what --help
 /// prints.
 template <typename Good>
@@ -72,24 +78,18 @@ CLI::Validator count(std::int64_t least, std::int64_t most) {
 CLI::Validator one_of(const std::vector<std::string>& words) {
   return {[=](const std::string& text) -> std::string {
             if (std::find(words.begin(), words.end(), text) != words.end()) return "";
-            const std::string near = nearest(text, words);
             return fmt::format("expected {}, found {}{}", join(words, " or "), text,
-                               near.empty() ? "" : "; did you mean " + near + "?");
+                               suggestion(text, words));
           },
           "{" + join(words, ",") + "}"};
 }
 
-namespace {
-
-// In the order of Documents::Held.
-constexpr std::array<std::string_view, 6> kKinds = {"Workload", "Cluster",     "Plan",
-                                                    "Timeline", "Predictions", "Advice"};
-
-}  // namespace
-
 // A document is there, but of another kind: "<workload>: expected a Workload or a file, found a
 // Cluster".
 void Documents::refuse(const std::string& name, std::size_t found, std::size_t expected) {
+  // In the order of Documents::Held.
+  constexpr std::array<std::string_view, 6> kKinds = {"Workload", "Cluster",     "Plan",
+                                                      "Timeline", "Predictions", "Advice"};
   throw UsageError(fmt::format("{}: expected a {} or a file, found a {}", name, kKinds.at(expected),
                                kKinds.at(found)));
 }
@@ -176,12 +176,6 @@ bool looks_like_option(const std::string& word) { return word.size() > 1 && word
 
 // It takes no value.
 bool is_flag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
-
-// "; did you mean --bandwidth?", or nothing if no known word is near enough.
-std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
-  const std::string near = nearest(word, known);
-  return near.empty() ? "" : fmt::format("; did you mean {}?", near);
-}
 
 // What the words after `verb` may be. Only `whatif` has sub-verbs that may be left out.
 std::string expected_word(const CLI::App& verb, const std::vector<std::string>& subverbs) {

@@ -1,5 +1,5 @@
-// Shapes of factors, and seconds of K-FAC's parts from shapes and measured rates. Work is counted in
-// flops of matrix products; small parts are counted by elements.
+// Shapes of factors, and seconds of K-FAC's parts from shapes and measured rates. Work is counted
+// in flops of matrix products; small parts are counted by elements.
 #include <algorithm>
 #include <cmath>
 #include <string>

@@ -1,13 +1,13 @@
 // The JSON of Predictions and of Advice (fields.hpp).
-#include "linerate/doc/prediction.hpp"
+#include "linerate/doc/advice.hpp"
 
 #include <array>
 #include <cmath>
 #include <string_view>
 
 #include "linerate/core/index.hpp"
-#include "linerate/doc/advice.hpp"
 #include "linerate/doc/fields.hpp"
+#include "linerate/doc/prediction.hpp"
 
 namespace linerate::doc {
 namespace {

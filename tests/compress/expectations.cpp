@@ -401,10 +401,10 @@ Expectation sends(const std::string& strategy,
 }
 
 /// k values with k indices, of the k elements that `choose` finds.
-Expectation entries(const std::string& strategy, double density,
-                    std::function<oracle::Indices(const std::vector<float>& v, std::size_t k,
-                                                  const Keys& keys)>
-                        choose) {
+Expectation entries(
+    const std::string& strategy, double density,
+    std::function<oracle::Indices(const std::vector<float>& v, std::size_t k, const Keys& keys)>
+        choose) {
   return {.strategy = strategy,
           .bytes = [=](const Shape& s) { return std::vector{8 * k_of(density, s)}; },
           .split = Split::exact,
@@ -523,8 +523,8 @@ Expectation powersgd(std::int64_t rank, int warm_up = 0) {
 
 /// The phases behind `first_phase` dense ones send one factor and the other.
 Expectation acpsgd(std::int64_t rank, int first_phase = 0) {
-  Expectation e = factors(
-      "acpsgd(rank=" + std::to_string(rank) + (first_phase > 0 ? ",warmup=3)" : ")"), rank);
+  Expectation e =
+      factors("acpsgd(rank=" + std::to_string(rank) + (first_phase > 0 ? ",warmup=3)" : ")"), rank);
   e.bytes = [=](const Shape& s) {
     return std::vector{4 * rank_in(rank, s) * std::max(s.rows, s.columns())};
   };

@@ -29,8 +29,8 @@ class Culprit : public faults::InterposedCommunicator {
 
   comm::WorkPtr submit(comm::Submission what) override {
     const bool has_result = what.call != comm::CollectiveCall::barrier;
-    const bool now = armed_ && what.name.find(phase_) != std::string::npos &&
-                     (has_result || fault_ != "nan");
+    const bool now =
+        armed_ && what.name.find(phase_) != std::string::npos && (has_result || fault_ != "nan");
     if (!now) return InterposedCommunicator::submit(std::move(what));
     armed_ = false;
     if (fault_ == "kill") raise(SIGKILL);

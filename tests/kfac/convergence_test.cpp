@@ -41,23 +41,22 @@ struct GoldenCurve {
 };
 
 TEST(Golden, ClipWithEachFisher) {
-  for (const GoldenCurve& golden :
-       {GoldenCurve{Fisher::empirical,
-                    10.7379959374,
-                    0.0965024595568,
-                    {{1, 30.9616811996},
-                     {2, 30.7696275204},
-                     {5, 29.8138448451},
-                     {10, 27.5590478131},
-                     {20, 20.7020307866}}},
-        GoldenCurve{Fisher::monte_carlo,
-                    32.3612088324,
-                    0.0555888426,
-                    {{1, 30.8858334801},
-                     {2, 30.5538755300},
-                     {5, 28.7349285674},
-                     {10, 22.6965869770},
-                     {20, 15.7289658041}}}}) {
+  for (const GoldenCurve& golden : {GoldenCurve{Fisher::empirical,
+                                                10.7379959374,
+                                                0.0965024595568,
+                                                {{1, 30.9616811996},
+                                                 {2, 30.7696275204},
+                                                 {5, 29.8138448451},
+                                                 {10, 27.5590478131},
+                                                 {20, 20.7020307866}}},
+                                    GoldenCurve{Fisher::monte_carlo,
+                                                32.3612088324,
+                                                0.0555888426,
+                                                {{1, 30.8858334801},
+                                                 {2, 30.5538755300},
+                                                 {5, 28.7349285674},
+                                                 {10, 22.6965869770},
+                                                 {20, 15.7289658041}}}}) {
     Clipped training(kfac_options(golden.fisher));
     int done = 0;
     for (const auto& [steps, excess] : golden.curve) {

@@ -385,10 +385,10 @@ TEST(Passes, ThatUseTheWeightOtherwiseOrHideItAreRefused) {
   using Use = std::function<void(torch::nn::Linear&, const at::Tensor&)>;
   for (const auto& [said, use] : std::vector<std::pair<const char*, Use>>{
            {"skip the layer",  // a tied decoder
-            [](auto& layer, const at::Tensor& x) {
+            [](auto&layer, const at::Tensor&x) {
               layer(x).matmul(layer->weight).sum().backward();
             }},
-           {"no operator was seen", [](auto& layer, const at::Tensor& x) {
+           {"no operator was seen", [](auto&layer, const at::Tensor&x) {
               torch::addmm(layer->bias, x, (layer->weight * 2).t()).sum().backward();
             }}}) {
     torch::nn::Linear layer = weighted(3, 3, 340);

@@ -64,19 +64,19 @@ TEST(Shape, ReadsAndRefuses) {
 // (bert-base-uncased and bert-large-uncased with pooler and without a language-model head, gpt2).
 // LeNet-5: 156 + 2416 + 48120 + 10164 + 850. MLP: 785*512 + 513*256 + 257*10.
 TEST(PublishedCount, IsThatOfTheTable) {
-  for (const auto& [name, parameters] : std::vector<std::pair<const char*, std::int64_t>>{
-           {"mlp", 535818},
-           {"lenet", 61706},
-           {"resnet18", 11689512},
-           {"resnet50", 25557032},
-           {"resnet101", 44549160},
-           {"resnet152", 60192808},
-           {"vgg16", 138365992},
-           {"densenet201", 20013928},
-           {"inception-v4", 42679816},
-           {"bert-base", 109482240},
-           {"bert-large", 335141888},
-           {"gpt-small", 124439808}})
+  for (const auto& [name, parameters] :
+       std::vector<std::pair<const char*, std::int64_t>>{{"mlp", 535818},
+                                                         {"lenet", 61706},
+                                                         {"resnet18", 11689512},
+                                                         {"resnet50", 25557032},
+                                                         {"resnet101", 44549160},
+                                                         {"resnet152", 60192808},
+                                                         {"vgg16", 138365992},
+                                                         {"densenet201", 20013928},
+                                                         {"inception-v4", 42679816},
+                                                         {"bert-base", 109482240},
+                                                         {"bert-large", 335141888},
+                                                         {"gpt-small", 124439808}})
     EXPECT_EQ(describe(name).parameter_elements(), parameters) << name;
 }
 

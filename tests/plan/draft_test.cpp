@@ -10,9 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 
 // Told apart by their number of bytes.
-doc::Task task(std::int64_t name, doc::Resource lane) {
-  return {.resource = lane, .bytes = name};
-}
+doc::Task task(std::int64_t name, doc::Resource lane) { return {.resource = lane, .bytes = name}; }
 doc::Task compute(std::int64_t name) { return task(name, doc::Resource::compute); }
 doc::Task network(std::int64_t name) { return task(name, doc::Resource::network); }
 

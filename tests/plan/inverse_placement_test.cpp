@@ -18,7 +18,7 @@ namespace {
 using ExpectedCost = std::function<double(std::int64_t)>;
 
 PlacementProblem of(const support::Dimensions& dims, const ExpectedCost& inverse_s,
-                     const ExpectedCost& broadcast_s) {
+                    const ExpectedCost& broadcast_s) {
   PlacementProblem x;
   x.dims = dims, x.ranks = 64;
   for (const std::int64_t d : dims) {

@@ -171,8 +171,9 @@ std::map<std::string, std::vector<at::Tensor>> exchanged(Communicator& communica
   return all;
 }
 
-/// All ranks have the same bits. A tensor is encoded by itself, so another cut into buckets changes no bit, and no bit of the
-/// residuals that later steps send. Sums of three or more are rounded in an order of their own.
+/// All ranks have the same bits. A tensor is encoded by itself, so another cut into buckets changes
+/// no bit, and no bit of the residuals that later steps send. Sums of three or more are rounded in
+/// an order of their own.
 TEST_P(EveryCompressor, DoesNotDependOnBuckets) {
   ranks(GetParam(), [](Communicator& communicator) {
     for (const std::string& name : registered_compressors()) {

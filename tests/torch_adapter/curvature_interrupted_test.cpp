@@ -469,7 +469,8 @@ TEST_P(CurvatureState, ResumesBetweenUpdatesAsIfNothingHadHappened) {
     comm::run_ranks(GetParam(), [&](Communicator& c) {
       const Data mine = data.of(c);
       const Result whole = run(c, "ddp+" + kfac, mine, kSteps);
-      // Before an inverse, behind it, between, behind a factor; behind a step that was skipped, too.
+      // Before an inverse, behind it, between, behind a factor; behind a step that was skipped,
+      // too.
       for (const std::int64_t stop : {4, 5, 6, 7})
         for (const Data& skipped : {Data(), other.of(c)}) {
           const Result resumed = run(c, "ddp+" + kfac, mine, stop, skipped);

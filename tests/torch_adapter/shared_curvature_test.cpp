@@ -115,11 +115,10 @@ TEST_P(SharedCurvature, EveryStrategyTakesTheStepsOfOneRankWithAllSamples) {
   for (const Row& row :
        {Row{.exchanges = exchanges, .job = {.measured_steps = 2}},
         Row{.exchanges = {"ddp+"}, .job = {.uneven = true}},
-        Row{.exchanges = {"ddp+"}, .job = uneven_eigen},
-        Row{.exchanges = {"ddp+"}, .job = reduced},
+        Row{.exchanges = {"ddp+"}, .job = uneven_eigen}, Row{.exchanges = {"ddp+"}, .job = reduced},
         Row{.exchanges = exchanges,
-            .samples = Samples::tokens,
-            .job = {.uneven = true, .measured_steps = 2}},
+        .samples = Samples::tokens,
+        .job = {.uneven = true, .measured_steps = 2}},
         Row{.exchanges = {"ddp+"}, .samples = Samples::tokens, .job = eigen}})
     expect_weights_of_one_rank(GetParam(), row, kBothCodes);
   const Data data = Data::whole();

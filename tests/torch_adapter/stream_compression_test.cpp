@@ -1,6 +1,6 @@
 // Training with every compressor of the registry by the code for parameters on a device, on the
-// CPU: what it sends and owes is what was given. That weights and states are those of the other code
-// is stream_steps_test.cpp's.
+// CPU: what it sends and owes is what was given. That weights and states are those of the other
+// code is stream_steps_test.cpp's.
 #include <fmt/format.h>
 
 #include <torch/optim/sgd.h>

@@ -61,8 +61,8 @@ std::unique_ptr<torch::optim::Optimizer> momentum_or_adam(bool adam, torch::nn::
 }
 
 struct Trained {
-  at::Tensor weights;               // and buffers
-  std::vector<std::string> state;   // of compressors
+  at::Tensor weights;              // and buffers
+  std::vector<std::string> state;  // of compressors
   std::int64_t rounds = 0, unused = 0;
   std::int64_t host_waits = 0, values_read = 0;
 };
@@ -141,9 +141,9 @@ TEST_P(StreamedTraining, EndsAtTheSameWeights) {
   });
 }
 
-/// By every compressor of the registry: weights, and the words of a checkpoint. Products of matrices
-/// are sums whose order is the operator's. Of three ranks sums have one order as long as buckets
-/// stay, and dear cuts them by measured times.
+/// By every compressor of the registry: weights, and the words of a checkpoint. Products of
+/// matrices are sums whose order is the operator's. Of three ranks sums have one order as long as
+/// buckets stay, and dear cuts them by measured times.
 TEST_P(StreamedTraining, WithACompressorEndsAtTheSameWeights) {
   in_group(ranks, GetParam(), [](Communicator& communicator) {
     const int measured_steps = communicator.size() <= 2 ? 3 : 2 * kStreamedSteps;

@@ -49,8 +49,8 @@ double largest_difference(RankGroup& a, RankGroup& b, double scale) {
       EXPECT_EQ(of_a[f].is_array, of_b[f].is_array);
       EXPECT_TRUE(of_a[f].is_array || of_a[f].bytes == of_b[f].bytes) << of_a[f].name;
       if (of_a[f].is_array)
-        most = std::max(most,
-                        largest_difference(floats_in(of_a[f].bytes), floats_in(of_b[f].bytes)));
+        most =
+            std::max(most, largest_difference(floats_in(of_a[f].bytes), floats_in(of_b[f].bytes)));
     }
   }
   return most > 0 ? most / scale : 0;

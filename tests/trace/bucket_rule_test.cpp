@@ -75,11 +75,12 @@ TEST(BucketRule, WhatIsSentBehindTheOptimizerIsNoGradient) {
   // exchange would be, before it.
   const auto job = [](double called) {
     return gloo_job(2, in_steps(6, 1000, [called](int s, double at) {
-      Events events = {op("aten::linear", at, 90), gradient(1000, at + 110),
-                       gradient(500, at + 210), optimizer_step(at + 300)};
-      if (s % 2 == 1) events.push_back(gloo_all_reduce(1500, at + called, at + called + 5, 50));
-      return events;
-    }));
+                      Events events = {op("aten::linear", at, 90), gradient(1000, at + 110),
+                                       gradient(500, at + 210), optimizer_step(at + 300)};
+                      if (s % 2 == 1)
+                        events.push_back(gloo_all_reduce(1500, at + called, at + called + 5, 50));
+                      return events;
+                    }));
   };
   const Job averaged = job(320);
   EXPECT_FALSE(check_buckets(averaged));
@@ -92,11 +93,12 @@ TEST(BucketRule, WhatIsSentBehindTheOptimizerIsNoGradient) {
 
 TEST(BucketRule, WhatTheForwardPassSendsIsNoGradientEither) {
   // Statistics of a norm layer, 8 floats, in front of a bucket of 1000.
-  const Breakdown b = break_down(gloo_job(2, in_steps(3, 1000, [](int, double at) {
-    return Events{op("aten::batch_norm", at, 90), gloo_all_reduce(8, at + 20, at + 25, 5),
-                  gradient(1000, at + 110), gloo_all_reduce(1000, at + 120, at + 125, 50),
-                  optimizer_step(at + 300)};
-  })));
+  const Breakdown b = break_down(gloo_job(
+      2, in_steps(3, 1000, [](int, double at) {
+        return Events{op("aten::batch_norm", at, 90), gloo_all_reduce(8, at + 20, at + 25, 5),
+                      gradient(1000, at + 110), gloo_all_reduce(1000, at + 120, at + 125, 50),
+                      optimizer_step(at + 300)};
+      })));
   EXPECT_EQ(b.gradient_bytes, 3 * 4000);
   EXPECT_EQ(b.collective_bytes, 3 * 4032);
 }

@@ -240,18 +240,20 @@ TEST(CriticalPath, APauseInsideAnOperatorIsNoWaitForACommunicationThatEndsMeanwh
   for (const int rank : {0, 1}) {
     const long first = rank == 0 ? 10 : 70, hook = rank == 0 ? 12 : 72,
                second = rank == 0 ? 112 : 74;
-    ranks.push_back(gloo_trace(rank, 2, in_steps(4, 120'000, [&](int s, double) {
-      const long t = 120L * s;
-      return Events{event("cpu_op", "aten::addmm", t, t + 10),
-                    event("cpu_op", "c10d::allreduce_", t + first, t + first),
-                    event("user_annotation", "gloo:all_reduce", t + first, t + 71, 2, kFloats),
-                    event("cpu_op", kNode, t + hook, t + second),
-                    event("cpu_op", "aten::mm", t + second - 2, t + second),
-                    event("cpu_op", "c10d::allreduce_", t + second, t + second),
-                    event("user_annotation", "gloo:all_reduce", t + second, t + 113, 3, kFloats),
-                    event("user_annotation", "Optimizer.step#SGD.step", t + 113, t + 120),
-                    event("cpu_op", "aten::add_", t + 113, t + 120)};
-    })));
+    ranks.push_back(gloo_trace(
+        rank, 2, in_steps(4, 120'000, [&](int s, double) {
+          const long t = 120L * s;
+          return Events{
+              event("cpu_op", "aten::addmm", t, t + 10),
+              event("cpu_op", "c10d::allreduce_", t + first, t + first),
+              event("user_annotation", "gloo:all_reduce", t + first, t + 71, 2, kFloats),
+              event("cpu_op", kNode, t + hook, t + second),
+              event("cpu_op", "aten::mm", t + second - 2, t + second),
+              event("cpu_op", "c10d::allreduce_", t + second, t + second),
+              event("user_annotation", "gloo:all_reduce", t + second, t + 113, 3, kFloats),
+              event("user_annotation", "Optimizer.step#SGD.step", t + 113, t + 120),
+              event("cpu_op", "aten::add_", t + 113, t + 120)};
+        })));
   }
   const Breakdown b = break_down(job_of_ranks(ranks));
   const Cause c = expect_late(b, 0, 0.039, 4);  // rank 1 waits from 70 to 71
@@ -304,8 +306,8 @@ TEST(CriticalPath, RanksThatExchangeNothingAreMeansOfEachByItself) {
   // 100 us a step; rank 1 does nothing for 300 us more: of 500 us of both, 300 are gaps.
   const auto rank = [](int r) {
     return gloo_trace(r, 2, in_steps(4, r == 1 ? 400 : 100, [](int, double at) {
-      return Events{op("aten::mm", at, 100)};
-    }));
+                        return Events{op("aten::mm", at, 100)};
+                      }));
   };
   const Breakdown b = break_down(job_of_ranks({rank(0), rank(1)}));
   EXPECT_NEAR(b.in_steps.idle_s / b.in_steps.window_s, 0.6, kExact);

@@ -59,10 +59,10 @@ TEST(KernelNames, OfEveryLibraryThatCommunicatesAreKnown) {
 /// Four steps of 5,200 us: 3,000 of computation, then 2,000 of `name`, then 200 of NCCL.
 Job with_kernel(const std::string& name) {
   Job job = nccl_job(2, in_steps(4, 5'200, [&name](int, double at) {
-    return Events{kernel("gemm", at, 3'000), kernel(name, at + 3'000, 2'000),
-                  kernel("ncclDevKernel_AllGather_RING_LL", at + 5'000, 200,
-                         collective("_allgather_base", 1'000'000, 2), 20)};
-  }));
+                       return Events{kernel("gemm", at, 3'000), kernel(name, at + 3'000, 2'000),
+                                     kernel("ncclDevKernel_AllGather_RING_LL", at + 5'000, 200,
+                                            collective("_allgather_base", 1'000'000, 2), 20)};
+                     }));
   find_one_rank_time(job, std::nullopt);
   return job;
 }
@@ -122,20 +122,21 @@ TEST(KernelsFromBefore, OfBeforeTheRecordingBelongToNoStep) {
 
 /// An FSDP job over Gloo: what it asks for in each step, besides the sum of both gradients.
 Job fsdp_with(const std::string& other, bool shapes = true, bool by_module = false) {
-  return gloo_job(2, in_steps(3, 1000, [&](int, double at) {
-    Events events = {host_event("user_annotation", "FSDP::root_pre_forward", at + 1, 5),
-                     op("aten::linear", at + 10, 80),
-                     gloo_all_reduce(by_module ? 500 : 1500, at + 220, at + 230, 100),
-                     optimizer_step(at + 900)};
-    if (!other.empty())
-      append(events, {host_event("cpu_op", "c10d::_allgather_base_", at + 12, 5,
-                                 floats("[3000],[1500]", R"(float","float)")),
-                      host_event("user_annotation", other, at + 20, 30, floats(1500), 50)});
-    for (const auto& [elements, ready] : {std::pair(1000L, 110), std::pair(500L, 210)})
-      events.push_back(shapes ? gradient(elements, at + ready) : gradient(at + ready));
-    if (by_module) events.push_back(gloo_all_reduce(1000, at + 115, at + 120, 50));
-    return events;
-  }));
+  return gloo_job(
+      2, in_steps(3, 1000, [&](int, double at) {
+        Events events = {host_event("user_annotation", "FSDP::root_pre_forward", at + 1, 5),
+                         op("aten::linear", at + 10, 80),
+                         gloo_all_reduce(by_module ? 500 : 1500, at + 220, at + 230, 100),
+                         optimizer_step(at + 900)};
+        if (!other.empty())
+          append(events, {host_event("cpu_op", "c10d::_allgather_base_", at + 12, 5,
+                                     floats("[3000],[1500]", R"(float","float)")),
+                          host_event("user_annotation", other, at + 20, 30, floats(1500), 50)});
+        for (const auto& [elements, ready] : {std::pair(1000L, 110), std::pair(500L, 210)})
+          events.push_back(shapes ? gradient(elements, at + ready) : gradient(at + ready));
+        if (by_module) events.push_back(gloo_all_reduce(1000, at + 115, at + 120, 50));
+        return events;
+      }));
 }
 
 TEST(Sharding, OfAMeshThatSplitsNothingIsDataParallelism) {
@@ -158,16 +159,16 @@ TEST(Sharding, OfAMeshThatSplitsNothingIsDataParallelism) {
 /// for). Forward runs from 0 to 100 us, backward to 300, the optimizer from 900.
 Job job_with_sums(const std::vector<std::pair<long, double>>& sums) {
   return gloo_job(2, in_steps(3, 1000, [&sums](int, double at) {
-    Events events = {op("aten::linear", at + 1, 100), gradient(300'000, at + 210),
-                     gradient(200'000, at + 310), optimizer_step(at + 900)};
-    double ran = 0;
-    for (const auto& [elements, asked] : sums) {
-      ran = std::max(ran, asked + 6);
-      events.push_back(gloo_all_reduce(elements, at + asked, at + ran, 50));
-      ran += 50;
-    }
-    return events;
-  }));
+                    Events events = {op("aten::linear", at + 1, 100), gradient(300'000, at + 210),
+                                     gradient(200'000, at + 310), optimizer_step(at + 900)};
+                    double ran = 0;
+                    for (const auto& [elements, asked] : sums) {
+                      ran = std::max(ran, asked + 6);
+                      events.push_back(gloo_all_reduce(elements, at + asked, at + ran, 50));
+                      ran += 50;
+                    }
+                    return events;
+                  }));
 }
 
 TEST(BucketsInUse, ThatAreAskedForAfterBackwardAreNotDdps) {
@@ -293,11 +294,10 @@ TEST(ModelsInTurn, AreNeitherAccumulationNorUpdatesWithinBackward) {
   const Events within = in_steps(3, 1'000, [](int, double at) {
     Events events;
     for (const double ready : {at + 110, at + 210, at + 310})
-      append(events,
-             {gradient(1'000, ready), gloo_all_reduce(1'000, ready + 1, ready + 3, 5),
-              op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", ready + 9,
-                 20),
-              optimizer_step(ready + 9.5)});
+      append(events, {gradient(1'000, ready), gloo_all_reduce(1'000, ready + 1, ready + 3, 5),
+                      op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+                         ready + 9, 20),
+                      optimizer_step(ready + 9.5)});
     return events;
   });
   EXPECT_EQ(turns_of(gloo_job(2, within)), 1);
@@ -345,18 +345,19 @@ TEST(ScalingFactor, NeedsComputationThatWasRecorded) {
   };
   const auto computing = [&](double us) {
     return explained(nccl_job(2, in_steps(3, 1'000, [us](int, double at) {
-      return Events{kernel("gemm", at, us),
-                    kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 500, 400,
-                           collective("allreduce", 1'000'000, 2), 20)};
-    })));
+                                return Events{
+                                    kernel("gemm", at, us),
+                                    kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 500, 400,
+                                           collective("allreduce", 1'000'000, 2), 20)};
+                              })));
   };
   EXPECT_TRUE(computing(500).scaling_factor);
   EXPECT_FALSE(computing(4).scaling_factor);
   EXPECT_THAT(computing(4).notes,
               Contains(HasSubstr("no scaling factor: 4.00 us of computation are recorded")));
   const Breakdown host = explained(job_from(trace_of(0, 1, in_steps(3, 1'000, [](int, double at) {
-    return Events{op("aten::linear", at, 500)};
-  }))));
+                                                       return Events{op("aten::linear", at, 500)};
+                                                     }))));
   EXPECT_FALSE(host.scaling_factor);
   EXPECT_THAT(host.notes, Contains(HasSubstr("no scaling factor: no activity of a device")));
 }

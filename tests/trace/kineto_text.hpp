@@ -26,8 +26,7 @@ inline std::string kernel(const std::string& name, double ts, double dur,
                      name, stream, ts, dur, stream, args.empty() ? "" : "," + args);
 }
 inline std::string collective(const std::string& name, long elements, int ranks,
-                              const std::string& more = "",
-                              const std::string& type = "Float") {
+                              const std::string& more = "", const std::string& type = "Float") {
   return fmt::format(
       R"("Collective name":"{}","In msg nelems":{},"Out msg nelems":{},"Group size":{},)"
       R"("dtype":"{}","Process Group Name":"0"{})",

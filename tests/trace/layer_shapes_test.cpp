@@ -66,12 +66,12 @@ constexpr double kBackward = 100;
 /// A rank whose marked steps, 1000 us each, run a forward operator and this pass.
 std::string rank_of(int rank, int world, const auto& write) {
   return gloo_trace(rank, world, in_steps(3, 1000, [&write](int s, double at) {
-    Events events = {op("aten::linear", at, 90), optimizer_step(at + 900)};
-    Pass pass(at + kBackward);
-    write(pass, s);
-    append(events, pass.events());
-    return events;
-  }));
+                      Events events = {op("aten::linear", at, 90), optimizer_step(at + 900)};
+                      Pass pass(at + kBackward);
+                      write(pass, s);
+                      append(events, pass.events());
+                      return events;
+                    }));
 }
 doc::Workload workload_from(const auto& write) {
   return import_job(job_of_ranks({rank_of(0, 1, [&](Pass& p, int) { write(p); })})).workload;
@@ -195,16 +195,17 @@ TEST(LayerShapes, OfACompiledGraphEachWeightIsALayer) {
 
 TEST(LayerShapes, TheInputOfACheckpointedPartIsNoParameter) {
   // A part of [2, 4, 6] runs anew, forward and backward, within its node: 50 us from 110 on.
-  const ImportedJob i = import_job(gloo_job(1, in_steps(3, 1000, [](int, double at) {
-    Events events = {
-        op("aten::linear", at, 90), optimizer_step(at + 900),
-        op("autograd::engine::evaluate_function: CheckpointFunctionBackward", at + 109, 60),
-        host_event("cpu_op", "CheckpointFunctionBackward", at + 110, 58, floats("[2,4,6]"))};
-    Pass pass(at + 115);
-    pass.linear(8, 6, 6).gradient("[6]").transposed().gradient("[6,6]");
-    append(events, pass.node("Add").gradient("[2,4,6]").events());
-    return events;
-  })));
+  const ImportedJob i = import_job(gloo_job(
+      1, in_steps(3, 1000, [](int, double at) {
+        Events events = {
+            op("aten::linear", at, 90), optimizer_step(at + 900),
+            op("autograd::engine::evaluate_function: CheckpointFunctionBackward", at + 109, 60),
+            host_event("cpu_op", "CheckpointFunctionBackward", at + 110, 58, floats("[2,4,6]"))};
+        Pass pass(at + 115);
+        pass.linear(8, 6, 6).gradient("[6]").transposed().gradient("[6,6]");
+        append(events, pass.node("Add").gradient("[2,4,6]").events());
+        return events;
+      })));
   EXPECT_THAT(layers_of(i.workload), ElementsAre("linear 7x6, 8 rows"));
   EXPECT_THAT(rows_of(i.workload), ElementsAre(1, 6));
 }
@@ -249,16 +250,18 @@ TEST(LayerShapes, TheMajorityOfRanksDecides) {
 }
 
 TEST(LayerShapes, PassesThatAccumulateHaveThemEach) {
-  const ImportedJob i = import_job(gloo_job(1, in_steps(3, 1000, [](int, double begin) {
-    Events events = {optimizer_step(begin + 900)};
-    for (const double at : {begin, begin + 400}) {
-      // A forward product without bias.
-      append(events, {op("aten::linear", at, 90), host_event("cpu_op", "aten::mm", at + 91, 1,
-                                                             R"("Input Dims":[[10,8],[8,6]])")});
-      append(events, Pass(at + 100).linear(8, 10, 6).transposed().gradient("[10,6]").events());
-    }
-    return events;
-  })));
+  const ImportedJob i = import_job(gloo_job(
+      1, in_steps(3, 1000, [](int, double begin) {
+        Events events = {optimizer_step(begin + 900)};
+        for (const double at : {begin, begin + 400}) {
+          // A forward product without bias.
+          append(events,
+                 {op("aten::linear", at, 90),
+                  host_event("cpu_op", "aten::mm", at + 91, 1, R"("Input Dims":[[10,8],[8,6]])")});
+          append(events, Pass(at + 100).linear(8, 10, 6).transposed().gradient("[10,6]").events());
+        }
+        return events;
+      })));
   EXPECT_EQ(i.workload.accumulation, 2);
   EXPECT_THAT(layers_of(i.workload), ElementsAre("linear 6x10, 8 rows"));
 }

@@ -163,15 +163,15 @@ TEST(CutSteps, DoNotMakeAJobIrregular) {
 /// Steps of three passes; those in `exchanging` send the gradient.
 Job passes_that_exchange(const std::vector<int>& exchanging) {
   return gloo_job(2, in_steps(4, 1000, [&exchanging](int, double at) {
-    Events events = {optimizer_step(at + 930)};
-    for (int pass = 0; pass < 3; ++pass) {
-      const double b = at + 300 * pass;
-      append(events, {op("aten::linear", b, 90), gradient(10'000, b + 110)});
-      if (std::ranges::count(exchanging, pass + 1) > 0)
-        events.push_back(gloo_all_reduce(10'000, b + 115, b + 120, 50));
-    }
-    return events;
-  }));
+                    Events events = {optimizer_step(at + 930)};
+                    for (int pass = 0; pass < 3; ++pass) {
+                      const double b = at + 300 * pass;
+                      append(events, {op("aten::linear", b, 90), gradient(10'000, b + 110)});
+                      if (std::ranges::count(exchanging, pass + 1) > 0)
+                        events.push_back(gloo_all_reduce(10'000, b + 115, b + 120, 50));
+                    }
+                    return events;
+                  }));
 }
 
 TEST(Passes, ThatExchangeAreToldFromThoseThatDoNot) {

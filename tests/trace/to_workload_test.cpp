@@ -44,10 +44,11 @@ TEST(Workload, TimesAreMediansOverStepsWhateverTheLastOneDid) {
 }
 
 TEST(Workload, ASlowBackwardOfOneStepIsNoLayersTime) {
-  const ImportedJob i = import_job(gloo_job(1, in_steps(3, 1000, [](int s, double at) {
-    return Events{gradient(1000, at + 110), gradient(500, at + (s == 2 ? 510 : 210)),
-                  optimizer_step(at + 600)};
-  })));
+  const ImportedJob i = import_job(
+      gloo_job(1, in_steps(3, 1000, [](int s, double at) {
+                 return Events{gradient(1000, at + 110), gradient(500, at + (s == 2 ? 510 : 210)),
+                               optimizer_step(at + 600)};
+               })));
   // Backward begins 5 us in front of the first gradient; the second is there 100 us after it.
   ASSERT_EQ(i.workload.gradients.size(), 2u);
   EXPECT_NEAR(i.workload.gradients[0].ready_s, 5e-6, 1e-9);
@@ -98,13 +99,14 @@ TEST(Workload, APauseThatAllRanksHaveInEveryStepIsPartOfTheStepAndSaid) {
 
 TEST(Workload, PassesOfOneStepThatAccumulateAreToldApart) {
   // Three times forward and the same two gradients; the last pass is exchanged.
-  const ImportedJob i = import_job(gloo_job(2, in_steps(3, 1000, [](int, double at) {
-    Events events = {gloo_all_reduce(2000, at + 815, at + 820, 100), optimizer_step(at + 930)};
-    for (const double b : {at, at + 300, at + 600})
-      append(events,
-             {op("aten::linear", b, 90), gradient(1000, b + 110), gradient(1000, b + 210)});
-    return events;
-  })));
+  const ImportedJob i = import_job(gloo_job(
+      2, in_steps(3, 1000, [](int, double at) {
+        Events events = {gloo_all_reduce(2000, at + 815, at + 820, 100), optimizer_step(at + 930)};
+        for (const double b : {at, at + 300, at + 600})
+          append(events,
+                 {op("aten::linear", b, 90), gradient(1000, b + 110), gradient(1000, b + 210)});
+        return events;
+      })));
   EXPECT_EQ(i.workload.accumulation, 3);
   EXPECT_EQ(i.workload.gradients.size(), 2u);
   EXPECT_EQ(i.workload.gradient_bytes(), 8000);
@@ -117,10 +119,12 @@ TEST(Workload, PassesOfOneStepThatAccumulateAreToldApart) {
 }
 
 TEST(Workload, EqualLayersOfOnePassAreNotSeveralPasses) {
-  const ImportedJob i = import_job(gloo_job(1, in_steps(3, 1000, [](int, double at) {
-    return Events{op("aten::linear", at, 90), gradient(1000, at + 110), gradient(1000, at + 210),
-                  gradient(1000, at + 310),   gradient(1000, at + 410), optimizer_step(at + 900)};
-  })));
+  const ImportedJob i =
+      import_job(gloo_job(1, in_steps(3, 1000, [](int, double at) {
+                            return Events{op("aten::linear", at, 90), gradient(1000, at + 110),
+                                          gradient(1000, at + 210),   gradient(1000, at + 310),
+                                          gradient(1000, at + 410),   optimizer_step(at + 900)};
+                          })));
   EXPECT_EQ(i.workload.accumulation, 1);
   EXPECT_EQ(i.workload.gradients.size(), 4u);
 }
@@ -142,12 +146,13 @@ TEST(Workload, MarkedStepsThatOnlyAccumulateAreOneStepTogether) {
 }
 
 TEST(Workload, AccumulationWithoutAnOptimizersMarkIsFoundByTheExchanges) {
-  const ImportedJob i = import_job(gloo_job(2, in_steps(6, 1000, [](int s, double at) {
-    // A loss is summed in every step: no exchange of gradients.
-    Events events = {gradient(100'000, at + 110), gloo_all_reduce(1, at + 300, at + 310, 10)};
-    if (s % 2 == 1) events.push_back(gloo_all_reduce(100'000, at + 120, at + 130, 100));
-    return events;
-  })));
+  const ImportedJob i = import_job(gloo_job(
+      2, in_steps(6, 1000, [](int s, double at) {
+        // A loss is summed in every step: no exchange of gradients.
+        Events events = {gradient(100'000, at + 110), gloo_all_reduce(1, at + 300, at + 310, 10)};
+        if (s % 2 == 1) events.push_back(gloo_all_reduce(100'000, at + 120, at + 130, 100));
+        return events;
+      })));
   EXPECT_EQ(i.workload.accumulation, 2);
 }
 
@@ -213,13 +218,15 @@ TEST(Workload, TheCapThatTheTraceShowsIsTheStrategyInUse) {
   // too.
   constexpr long kElements = 1 << 19;
   const auto of_type = [](const char* type) {
-    return import_job(gloo_job(2, in_steps(3, 2000, [type](int, double at) {
-      Events events = {op("aten::linear", at, 90), optimizer_step(at + 900)};
-      for (int g = 0; g < 4; ++g) events.push_back(gradient(kElements, at + 110 + 100 * g));
-      for (const double call : {at + 215, at + 415})
-        events.push_back(gloo_all_reduce(2 * kElements, call, call + 5, 50, type));
-      return events;
-    })));
+    return import_job(
+        gloo_job(2, in_steps(3, 2000, [type](int, double at) {
+                   Events events = {op("aten::linear", at, 90), optimizer_step(at + 900)};
+                   for (int g = 0; g < 4; ++g)
+                     events.push_back(gradient(kElements, at + 110 + 100 * g));
+                   for (const double call : {at + 215, at + 415})
+                     events.push_back(gloo_all_reduce(2 * kElements, call, call + 5, 50, type));
+                   return events;
+                 })));
   };
   EXPECT_EQ(of_type("float").workload.current, "ddp(bucket_cap_mb=4)");
   EXPECT_EQ(of_type("c10::Half").workload.current, "ddp(bucket_cap_mb=4, wire=fp16)");

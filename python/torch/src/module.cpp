@@ -179,8 +179,8 @@ auto of_open(Result (DataParallel::*method)(Arguments...)) {
 
 void register_errors(py::module_& m) {
   const auto kind = [&m](const char* name, const py::object& bases) {
-    PyObject* const made = PyErr_NewException((std::string("linerate.torch.") + name).c_str(),
-                                              bases.ptr(), nullptr);
+    PyObject* const made =
+        PyErr_NewException((std::string("linerate.torch.") + name).c_str(), bases.ptr(), nullptr);
     m.attr(name) = py::handle(made);
     return made;
   };

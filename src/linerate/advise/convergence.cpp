@@ -260,8 +260,8 @@ std::vector<std::string> keys_without(const std::vector<StepsToTarget>& known,
                                       const std::vector<doc::Strategy>& strategies) {
   std::vector<std::string> keys;
   for (const StepsToTarget& entry : known)
-    if (std::ranges::none_of(
-            strategies, [&](const doc::Strategy& s) { return fit(entry, s).has_value(); }))
+    if (std::ranges::none_of(strategies,
+                             [&](const doc::Strategy& s) { return fit(entry, s).has_value(); }))
       keys.push_back(doc::to_text(entry.key));
   return keys;
 }

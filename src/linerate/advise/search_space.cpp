@@ -218,10 +218,9 @@ SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Co
   }
   // A cost of any setting is tried by the settings that have costs of their own.
   const auto has_settings = [&](const doc::CodecCost& cost) {
-    return !cost.is_own() &&
-           std::ranges::any_of(cluster.codecs, [&](const doc::CodecCost& c) {
-             return !c.is_own() && c.name.starts_with(cost.name + "(");
-           });
+    return !cost.is_own() && std::ranges::any_of(cluster.codecs, [&](const doc::CodecCost& c) {
+      return !c.is_own() && c.name.starts_with(cost.name + "(");
+    });
   };
   for (const doc::CodecCost& cost : cluster.codecs)
     if (!has_settings(cost)) all.add_calibrated(cost, current);

@@ -22,9 +22,13 @@ constexpr std::array kTimeUnits = {
     Unit{"s sec secs second seconds", 1}, Unit{"ms msec millisecond milliseconds", 1e-3},
     Unit{"us usec microsecond microseconds \xc2\xb5s \xce\xbcs", 1e-6},
     Unit{"ns nsec nanosecond nanoseconds", 1e-9}};
-constexpr std::array kSizeUnits = {
-    Unit{"b byte bytes", 1}, Unit{"kb", 1e3},  Unit{"mb", 1e6},           Unit{"gb", 1e9},
-    Unit{"kib", 1024},       Unit{"mib", 1024. * 1024}, Unit{"gib", 1024. * 1048576}};
+constexpr std::array kSizeUnits = {Unit{"b byte bytes", 1},
+                                   Unit{"kb", 1e3},
+                                   Unit{"mb", 1e6},
+                                   Unit{"gb", 1e9},
+                                   Unit{"kib", 1024},
+                                   Unit{"mib", 1024. * 1024},
+                                   Unit{"gib", 1024. * 1048576}};
 
 std::optional<double> unit_in(std::span<const Unit> units, std::string_view name) {
   for (const auto& [names, unit] : units)

@@ -28,9 +28,7 @@ struct CutText {
   Length length = 0;
   std::array<char, kMost> bytes{};
 
-  void set(std::string_view full) {
-    length = static_cast<Length>(full.copy(bytes.data(), kMost));
-  }
+  void set(std::string_view full) { length = static_cast<Length>(full.copy(bytes.data(), kMost)); }
   std::string_view shown() const { return {bytes.data(), length}; }
 };
 

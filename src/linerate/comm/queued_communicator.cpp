@@ -44,9 +44,8 @@ class Arguments {
       case CollectiveCall::barrier:
         return;
       case CollectiveCall::reduce_scatter:
-        return require(
-            in == size_ * out,
-            fmt::format("an input of {} ranks x {} elements, found {}", size_, out, in));
+        return require(in == size_ * out,
+                       fmt::format("an input of {} ranks x {} elements, found {}", size_, out, in));
       case CollectiveCall::all_gather:
         return require(
             out == size_ * in,
@@ -74,8 +73,8 @@ class Arguments {
   /// `times` times the bytes fit into a signed 64-bit number, and a count above 0 has memory.
   void require_memory(const ConstBuffer& memory, int times) const {
     const std::int64_t count = memory.count.value;
-    const std::int64_t most = std::numeric_limits<std::int64_t>::max() / size_of(memory.dtype) /
-                              std::max(times, 1);
+    const std::int64_t most =
+        std::numeric_limits<std::int64_t>::max() / size_of(memory.dtype) / std::max(times, 1);
     require(count >= 0 && count <= most,
             fmt::format("a count from 0 to {}, found {}", most, count));
     require(memory.data != nullptr || count == 0,

@@ -144,9 +144,9 @@ class Redistribution {
     return owes ? mean_of(ranks, to_index(own_.elements)) : Floats();
   }
 
-  /// The fields of the codec of a whole tensor, for this rank. A momentum is the mean over the ranks
-  /// that have it. For a field that is owed, the ranks that lack it count as zeros, because they owe
-  /// nothing.
+  /// The fields of the codec of a whole tensor, for this rank. A momentum is the mean over the
+  /// ranks that have it. For a field that is owed, the ranks that lack it count as zeros, because
+  /// they owe nothing.
   SavedState codec() const {
     SavedState fields = own_.codec;
     for (std::size_t f = 0; f < fields.size(); ++f) {

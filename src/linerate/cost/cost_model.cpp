@@ -500,8 +500,8 @@ CostCurve CostModel::curve(Collective collective, int ranks, DType dtype) const 
   CostCurve curve = by_itself(collective, ranks, dtype);
   if (!curve.fitted || !is_ring(collective)) return curve;
   const auto has = [&](bool (*kind)(Collective)) {
-    return std::ranges::any_of(
-        laws_->tables, [&](const TableLaw& law) { return kind(law.table().collective); });
+    return std::ranges::any_of(laws_->tables,
+                               [&](const TableLaw& law) { return kind(law.table().collective); });
   };
   const bool has_whole = has([](Collective c) { return c == Collective::all_reduce; });
   if (!has(is_half)) return curve;

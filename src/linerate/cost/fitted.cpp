@@ -126,8 +126,7 @@ TableLaw::TableLaw(const doc::CollectiveCost& table, int ranks_per_node) : table
                                                       name_of(table.collective), table.ranks));
   sizes_ = {static_cast<double>(table.segments.front().from_bytes),
             static_cast<double>(table.segments.back().to_bytes)};
-  if (!table.samples.empty())
-    sizes_ = {table.samples.front().bytes, table.samples.back().bytes};
+  if (!table.samples.empty()) sizes_ = {table.samples.front().bytes, table.samples.back().bytes};
   const doc::CostSegment& last = table.segments.back();
   end_s_per_byte_ = std::max(0.0, last.beta_s_per_byte);
   end_low_ = last.low, end_high_ = last.high;

@@ -35,8 +35,8 @@ std::vector<std::int32_t> encoded_payloads(const doc::TaskGraph& graph, std::int
 /// How a bucket is coded, without the tensors themselves.
 struct CodingOfBucket {
   const doc::TaskGraph* graph = nullptr;  // of the variant
-  std::int32_t bucket = -1;   // the payload of the graph that is coded
-  compress::CodingStep step;  // without a round
+  std::int32_t bucket = -1;               // the payload of the graph that is coded
+  compress::CodingStep step;              // without a round
   std::shared_ptr<const compress::Compressor> compressor;
   compress::TensorMethod method;  // of its tensors
   compress::BucketLayout layout;

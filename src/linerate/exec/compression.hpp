@@ -196,9 +196,9 @@ class CompressionOver : public StepCompression {
   /// Reads what came back from the last round, then encodes this one.
   void encode_round(CodedBucket& bucket, std::size_t round, const Numbers& values) {
     if (bucket.has_owners())
-      return note_damage(bucket, two_phase_exchange_of<Ops>(bucket).reduce(
-                                     bytes_of(bucket, bucket.payloads[1]),
-                                     bytes_of(bucket, bucket.payloads[2])));
+      return note_damage(
+          bucket, two_phase_exchange_of<Ops>(bucket).reduce(bytes_of(bucket, bucket.payloads[1]),
+                                                            bytes_of(bucket, bucket.payloads[2])));
     decode_sum(bucket, round - 1, {});
     encode_sum(bucket, round, values);
   }
@@ -281,11 +281,9 @@ class Compression final
   void begin_tensors(CodedBucket& bucket, const std::span<float>& values) override;
   compress::HostOps::Arrays arrays_of(const CodedBucket& bucket,
                                       const std::span<float>& values) const override;
-  void encode_sum(CodedBucket& bucket, std::size_t round,
-                  const std::span<float>& values) override;
+  void encode_sum(CodedBucket& bucket, std::size_t round, const std::span<float>& values) override;
   void encode_gathered(CodedBucket& bucket, const std::span<float>& values) override;
-  void decode_sum(CodedBucket& bucket, std::size_t round,
-                  const std::span<float>& values) override;
+  void decode_sum(CodedBucket& bucket, std::size_t round, const std::span<float>& values) override;
   void decode_gathered(CodedBucket& bucket, const std::span<float>& values) override;
 
   Payloads& payloads_;

@@ -72,9 +72,7 @@ Solved eigen(const at::Tensor& symmetric) {
 }  // namespace
 
 /// x - x is 0, or a NaN if x is not finite.
-bool all_finite(const at::Tensor& tensor) {
-  return tensor.sub(tensor).sum().item<double>() == 0;
-}
+bool all_finite(const at::Tensor& tensor) { return tensor.sub(tensor).sum().item<double>() == 0; }
 
 /// Finds infinities and NaNs by the largest magnitude of each tensor, in one pass.
 at::Tensor which_are_finite(const std::vector<at::Tensor>& tensors) {

@@ -288,8 +288,8 @@ class Builder {
     RegisteredLayer line{.name = c.spec.name, .kind = c.kind};
     line.reason = refusal(c.spec, options_, options_.largest_factor);
     // "layer*.norm" matches "layer12.norm".
-    const bool named = std::any_of(
-        options_.skip.begin(), options_.skip.end(), [&](const std::string& pattern) {
+    const bool named =
+        std::any_of(options_.skip.begin(), options_.skip.end(), [&](const std::string& pattern) {
           return ::fnmatch(pattern.c_str(), c.spec.name.c_str(), FNM_NOESCAPE) == 0;
         });
     if (named) line.reason = "skipped by name";

@@ -391,9 +391,8 @@ std::string Preconditioner::in_words(Finding what, std::int32_t f) const {
   const auto& [block, side] = factor(f);
   return fmt::format("layer \"{}\", factor {} ({} x {}): {}", block->layer().name,
                      side == FactorSide::a ? "A" : "G", block->dim(side), block->dim(side),
-                     what == Finding::dropped
-                         ? "a batch's factor is not finite and was dropped"
-                         : "its inverse failed and the old one is kept");
+                     what == Finding::dropped ? "a batch's factor is not finite and was dropped"
+                                              : "its inverse failed and the old one is kept");
 }
 
 /// Joins the step's notes to one vector of f64, which is copied to the host without a wait. For

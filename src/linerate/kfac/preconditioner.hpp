@@ -238,8 +238,8 @@ class Preconditioner {
   Round round_;
   std::vector<CurvatureBlock::Known> before_;  // this round, by block; empty: nothing has changed
   std::deque<SentNotes> sent_;
-  LateValues sent_values_;                                       // of `sent_`
-  std::map<std::pair<Finding, std::int32_t>, int> in_a_row_;     // by finding and member
+  LateValues sent_values_;                                    // of `sent_`
+  std::map<std::pair<Finding, std::int32_t>, int> in_a_row_;  // by finding and member
   std::exception_ptr failure_;
 };
 

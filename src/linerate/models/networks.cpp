@@ -324,8 +324,7 @@ Description make_gpt_small(const Request& r) {
   static constexpr std::int64_t vocabulary = 50257;
   Builder b("gpt-small", r.input, vocabulary);
   const int words = b.embedding("wte", b.input(), vocabulary, kSmall.width);
-  int x =
-      b.add(words, b.embedding("wpe", b.input(), 1024, kSmall.width, Op::position_embedding));
+  int x = b.add(words, b.embedding("wpe", b.input(), 1024, kSmall.width, Op::position_embedding));
   x = b.dropout(x, kDropout);
   for (int i = 0; i < kSmall.layers; ++i) x = gpt_block(b, "h." + std::to_string(i) + ".", x);
   x = b.layer_norm("ln_f", x);
@@ -354,22 +353,22 @@ const Registry<Maker>& catalogue() {
       {
           {"mlp", of_images(make_mlp, "1x28x28", 10),
            "Three linear layers, 512-256-classes, with ReLU.", "Rumelhart et al. 1986"},
-          {"lenet", of_images(make_lenet, "1x28x28", 10),
-           "LeNet-5 with ReLU and max pooling.", "LeCun et al. 1998"},
-          {"resnet18", of_images(make_resnet18),
-           "Residual network of 18 layers, basic blocks.", "He et al. 2016"},
+          {"lenet", of_images(make_lenet, "1x28x28", 10), "LeNet-5 with ReLU and max pooling.",
+           "LeCun et al. 1998"},
+          {"resnet18", of_images(make_resnet18), "Residual network of 18 layers, basic blocks.",
+           "He et al. 2016"},
           {"resnet50", of_images(make_resnet50),
            "Residual network of 50 layers, bottleneck blocks.", "He et al. 2016"},
           {"resnet101", of_images(make_resnet101),
            "Residual network of 101 layers, bottleneck blocks.", "He et al. 2016"},
           {"resnet152", of_images(make_resnet152),
            "Residual network of 152 layers, bottleneck blocks.", "He et al. 2016"},
-          {"vgg16", of_images(make_vgg16),
-           "VGG-16 (configuration D) with batch norm.", "Simonyan and Zisserman 2015"},
+          {"vgg16", of_images(make_vgg16), "VGG-16 (configuration D) with batch norm.",
+           "Simonyan and Zisserman 2015"},
           {"densenet201", of_images(make_densenet201),
            "Densely connected network, growth 32, blocks 6-12-48-32.", "Huang et al. 2017"},
-          {"inception-v4", of_images(make_inception_v4),
-           "Inception-v4 with its own stem.", "Szegedy et al. 2017"},
+          {"inception-v4", of_images(make_inception_v4), "Inception-v4 with its own stem.",
+           "Szegedy et al. 2017"},
           {"bert-base", of_tokens(make_bert_base, "128"),
            "BERT base uncased: encoder and pooler, no language-model head.", "Devlin et al. 2019"},
           {"bert-large", of_tokens(make_bert_large, "128"),

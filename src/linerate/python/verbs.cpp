@@ -163,10 +163,9 @@ void bind_whatif(nb::module_& module) {
                             [](const Answered& a, const std::string& locale) {
                               return report::to_curves(a.asked.answer, locale);
                             })
-      .answers<std::size_t>("timeline", "index",
-                            [](const Answered& a, std::size_t at) {
-                              return hold(verbs::timeline_of(a.asked, at));
-                            })
+      .answers<std::size_t>(
+          "timeline", "index",
+          [](const Answered& a, std::size_t at) { return hold(verbs::timeline_of(a.asked, at)); })
       .answers<std::size_t>(
           "plan", "index",
           [](const Answered& a, std::size_t at) { return hold(verbs::plan_of(a.asked, at)); })
@@ -179,10 +178,9 @@ void bind_whatif(nb::module_& module) {
           },
           nb::arg("text"), nb::arg("place"), WithoutGil())
       .def("__getstate__", state_of)
-      .def("__setstate__",
-           [](Predictions& p, const PredictionsState& state) {
-             new (&p) Predictions(hold(answered_of(state)));
-           });
+      .def("__setstate__", [](Predictions& p, const PredictionsState& state) {
+        new (&p) Predictions(hold(answered_of(state)));
+      });
   module.def(
       "whatif",
       [](const Words& words, const NamedDocuments& documents, nb::handle progress) {
@@ -251,9 +249,8 @@ void bind_compare(nb::module_& module) {
   using compare::Comparison;
   DocumentClass<Comparison>(module, "Comparison")
       .gives("to_json", [](const Comparison& c) { return compare::to_json(c); })
-      .answers<bool>("to_text", "tasks", [](const Comparison& c, bool tasks) {
-        return compare::to_text(c, tasks);
-      });
+      .answers<bool>("to_text", "tasks",
+                     [](const Comparison& c, bool tasks) { return compare::to_text(c, tasks); });
   bind_verb<verbs::CompareOptions>(module, "compare", [](const auto& options, const auto& caller) {
     return hold(verbs::compare(options, caller));
   });

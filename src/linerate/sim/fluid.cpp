@@ -614,8 +614,8 @@ class Fluid {
   std::vector<std::uint32_t> missing_;
   std::vector<Transfer> transfers_;
   std::vector<std::int32_t> flight_of_;  // by part of each broadcast, as missing_
-  std::vector<std::size_t> under_way_;  // transfers that have not ended, or landed, everywhere
-  std::vector<std::size_t> touched_;    // classes with news since rates were set
+  std::vector<std::size_t> under_way_;   // transfers that have not ended, or landed, everywhere
+  std::vector<std::size_t> touched_;     // classes with news since rates were set
   double now_ = 0, last_ = 0;
   std::size_t finished_ = 0;
 };

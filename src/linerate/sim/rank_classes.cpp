@@ -214,7 +214,7 @@ BroadcastTime Prices::broadcast_of_part(const doc::Task& task, int ranks) {
 
 const cost::CostCurve& Prices::add(const doc::Task& task, int ranks) {
   lines_.push_back({task.kind, task.wire, ranks,
-                   cost::cost_curve(model_, collective_of(task.kind), ranks, task.wire)});
+                    cost::cost_curve(model_, collective_of(task.kind), ranks, task.wire)});
   return lines_.back().curve;
 }
 
@@ -248,9 +248,8 @@ doc::Contention Prices::contention() const {
 }
 
 bool Prices::has_known_error() const {
-  return !lines_.empty() && std::ranges::all_of(lines_, [](const Line& l) {
-    return l.curve.has_known_error();
-  });
+  return !lines_.empty() &&
+         std::ranges::all_of(lines_, [](const Line& l) { return l.curve.has_known_error(); });
 }
 
 // In a binomial tree a rank gets the message from the rank whose number, counted from the root, has

@@ -159,14 +159,12 @@ DataParallel::Impl::~Impl() {
 /// Watches the preconditioner's passes; its steps become those of the exchange.
 void DataParallel::Impl::share_curvature() {
   if (!options.preconditioner) return;
-  second_order()->collector().set_listener(
-      {[this](std::size_t block, doc::FactorSide side, const Span& took) {
-         on_use(block, side, took);
-       },
-       [this] {
-         const std::lock_guard lock(mutex);
-         return x().runner().moment();
-       }});
+  second_order()->collector().set_listener({[this](std::size_t block, doc::FactorSide side,
+                                                   const Span& took) { on_use(block, side, took); },
+                                            [this] {
+                                              const std::lock_guard lock(mutex);
+                                              return x().runner().moment();
+                                            }});
   KfacInside::share(*options.preconditioner, [this] {
     const std::lock_guard lock(mutex);
     awaits_preconditioner = false;

@@ -78,10 +78,9 @@ struct LayerTimer::State {
       if (current) (current->*see)(fn);
       return nullptr;
     };
-    watching = at::addThreadLocalCallback(
-        at::RecordFunctionCallback(callback)
-            .needsInputs(scope == at::RecordScope::FUNCTION)
-            .scopes({scope}));
+    watching = at::addThreadLocalCallback(at::RecordFunctionCallback(callback)
+                                              .needsInputs(scope == at::RecordScope::FUNCTION)
+                                              .scopes({scope}));
   }
   void stop_watching() {
     if (watching != at::INVALID_CALLBACK_HANDLE) at::removeCallback(watching);

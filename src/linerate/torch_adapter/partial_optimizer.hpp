@@ -101,7 +101,7 @@ struct ArrivingBucket {
   std::vector<exec::TaskId> arrivals;
   std::vector<std::string> names;
   std::vector<at::Tensor> parameters, gradients;  // gradients[k] undefined: no update
-  std::vector<std::int32_t> layers;  // that are prepared as a whole; -1: of none
+  std::vector<std::int32_t> layers;               // that are prepared as a whole; -1: of none
   /// On their device, a scalar bool tensor: whether the gradients count as zero. Undefined: no.
   at::Tensor infinite = {};
   std::vector<at::Tensor> arrays = {};  // the buckets' arrays; gradients are views of them

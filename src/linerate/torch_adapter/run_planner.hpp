@@ -123,8 +123,9 @@ class RunPlanner {
     std::optional<EnqueuedSteps> enqueued = {};
   };
 
-  /// `parameters` in registration order; the layer is one of SecondOrder::layers, -1: none. Throws UsageError for a strategy that does not exist or
-  /// cannot train, saying why. Does not communicate.
+  /// `parameters` in registration order; the layer is one of SecondOrder::layers, -1: none. Throws
+  /// UsageError for a strategy that does not exist or cannot train, saying why. Does not
+  /// communicate.
   RunPlanner(comm::Communicator& communicator, std::vector<doc::Gradient> parameters,
              Options options);
 

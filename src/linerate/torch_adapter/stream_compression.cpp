@@ -145,8 +145,7 @@ StreamCompression::Home& StreamCompression::home_of(const CodedBucket& bucket,
   }
   bucket.for_each_coded([&](Parameter& parameter, const BucketPart& part) {
     const at::Tensor residual = values_of_part(home.residual, part);
-    if (!parameter.lives_in(residual))
-      parameter.live_in(residual, values_of_part(home.next, part));
+    if (!parameter.lives_in(residual)) parameter.live_in(residual, values_of_part(home.next, part));
   });
   return home;
 }

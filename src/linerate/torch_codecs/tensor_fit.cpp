@@ -156,8 +156,8 @@ TensorOps::Chosen TensorOps::choose_by_fit(const Sending& tensors, const Rooms&,
   const auto stages = mapped(controls, [&](const auto* control) {
     return settings.stages > 0 ? settings.stages : control->now().stages;
   });
-  const Values looked_at = mapped(
-      v, [](const at::Tensor& one) { return is_sampled(one) ? sample_of(one) : one; });
+  const Values looked_at =
+      mapped(v, [](const at::Tensor& one) { return is_sampled(one) ? sample_of(one) : one; });
   std::vector<Fit> fits = fitted(looked_at, stages, settings);
   // A large tensor whose sample fits nothing is looked at whole.
   std::vector<std::size_t> again;

@@ -55,8 +55,8 @@ const std::vector<Importer>& importers() {
 /// The last one matches all.
 Recognised recognise(std::string_view head) {
   const Head first(head);
-  const Importer& importer = *std::ranges::find_if(
-      importers(), [&first](const Importer& i) { return i.matches(first); });
+  const Importer& importer =
+      *std::ranges::find_if(importers(), [&first](const Importer& i) { return i.matches(first); });
   return {&importer, importer.is_sure == nullptr || importer.is_sure(first)};
 }
 

@@ -210,8 +210,8 @@ void train_all(doc::Setup& setup, comm::Communicator& communicator, const Traine
       for (int s = 0; s < o.seeds; ++s) {
         options.seed = o.train.seed + static_cast<std::uint64_t>(s);
         if (progress)
-          progress(fmt::format("training {}, equal {}, seed {}", timed[i].strategy,
-                               name_of(budget), options.seed));
+          progress(fmt::format("training {}, equal {}, seed {}", timed[i].strategy, name_of(budget),
+                               options.seed));
         setup.trained.push_back(trained(communicator, options, timed[i].role, budget));
       }
     };

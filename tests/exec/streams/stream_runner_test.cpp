@@ -18,8 +18,8 @@ using support::RecordedStreams;
 using support::StreamCall;
 using testing::ElementsAre;
 
-/// "compute: 0", "compute records 0", "network whole waits 0", "host waits 1": of plans that compute
-/// and exchange among all ranks.
+/// "compute: 0", "compute records 0", "network whole waits 0", "host waits 1": of plans that
+/// compute and exchange among all ranks.
 std::vector<std::string> lines_of(const std::vector<StreamCall>& calls) {
   std::vector<std::string> lines;
   const auto name = [](StreamId stream) {
@@ -52,9 +52,7 @@ struct Enqueued {
     runner.run_step();
     return taken();
   }
-  std::vector<std::string> taken() {
-    return lines_of(std::exchange(device.calls, {}));
-  }
+  std::vector<std::string> taken() { return lines_of(std::exchange(device.calls, {})); }
   std::shared_ptr<const StreamProgram> program;
   RecordedStreams device;
   StreamRunner runner;

@@ -274,8 +274,7 @@ struct Job {
   std::optional<OneRankTime> one_rank;      // absent: unknown, or not looked for
   std::vector<std::string> notes;           // what was missing or refused, said to the user
   std::vector<std::string> sharding_names;  // of libraries that split models, by their annotations
-  std::string
-      sharding;  // how the model is split over ranks (periods.hpp); empty: not, or unknown
+  std::string sharding;  // how the model is split over ranks (periods.hpp); empty: not, or unknown
 };
 
 /// Position of the group in Job::groups, added if it is new.

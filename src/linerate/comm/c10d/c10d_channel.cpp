@@ -265,8 +265,8 @@ void C10dChannel::abandon() {
     ended_ = ended_ || !posted_.empty();
     for (Posted& posted : posted_)
       if (!posted.finished) abort_work(*posted.work);
-    finished_more_.wait(
-        lock, [this] { return !next_to_wait_for(true) && !next_to_wait_for(false); });
+    finished_more_.wait(lock,
+                        [this] { return !next_to_wait_for(true) && !next_to_wait_for(false); });
     dropped.swap(posted_);
   }
 }

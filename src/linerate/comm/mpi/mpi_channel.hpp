@@ -154,7 +154,7 @@ class MpiChannel final : public Transport {
   OneWorld claim_;  // first: given back when everything else is gone
   MPI_Comm comm_ = MPI_COMM_NULL;
   std::shared_ptr<MpiBeats> beats_;  // shared with the exit handler
-  std::vector<pid_t> pids_;  // by rank; empty: their memory is not read
+  std::vector<pid_t> pids_;          // by rank; empty: their memory is not read
   std::atomic<bool> aborted_{false};
   std::mutex abort_mutex_;
   std::string abort_reason_;

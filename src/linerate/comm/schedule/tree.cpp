@@ -262,8 +262,7 @@ BlockJob job_of(const Channel& channel, const Buffer& buffer, Reduce op) {
 
 }  // namespace
 
-void all_reduce(Channel& channel, ChunkPool& pool, Buffer output, Reduce op,
-                const Pieces& pieces) {
+void all_reduce(Channel& channel, ChunkPool& pool, Buffer output, Reduce op, const Pieces& pieces) {
   const bool small = is_small(channel, pool, output);
   const bool reads = pieces && channel.size() > 1 && channel.reads_peers() && !small;
   if (pieces && !reads) write_pieces(output, *pieces);

@@ -130,9 +130,9 @@ void from_codes_as(const std::int8_t* codes, const Grids& grids, float* out, std
 }
 void add_points(const std::int8_t* codes, const Grids& grids, bool subtracts, float* out,
                 std::size_t n) {
-  const auto chosen =
-      grids.is_signed ? (subtracts ? from_codes_as<true, false> : from_codes_as<true, true>)
-                      : (subtracts ? from_codes_as<false, false> : from_codes_as<false, true>);
+  const auto chosen = grids.is_signed
+                          ? (subtracts ? from_codes_as<true, false> : from_codes_as<true, true>)
+                          : (subtracts ? from_codes_as<false, false> : from_codes_as<false, true>);
   chosen(codes, grids, out, n);
 }
 

@@ -30,8 +30,8 @@ std::unique_ptr<const Compressor> make_acpsgd(doc::OptionReader& options) {
          if (is_dense || !is_worth_factors(rank, shape)) return {};
          const std::int64_t each = 4 * rank_of(rank, shape);
          if (phase >= 0)
-           return {{Combine::sum, DType::f32,
-                    each * (phase == left ? shape.rows : shape.columns())}};
+           return {
+               {Combine::sum, DType::f32, each * (phase == left ? shape.rows : shape.columns())}};
          return {{Combine::sum, DType::f32, each * std::max(shape.rows, shape.columns()),
                   shape.rows != shape.columns()}};
        },

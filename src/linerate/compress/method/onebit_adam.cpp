@@ -43,9 +43,7 @@ std::unique_ptr<const Compressor> make_onebit_adam(doc::OptionReader& options) {
 
 }  // namespace
 
-SignFormat onebit_adam_format() {
-  return {"onebit-adam", LevelRule::root_mean_square, 0};
-}
+SignFormat onebit_adam_format() { return {"onebit-adam", LevelRule::root_mean_square, 0}; }
 
 CompressorLine compressor_onebit_adam() {
   return {"onebit-adam", make_onebit_adam,

@@ -77,9 +77,8 @@ std::unique_ptr<const Compressor> make_threshold(doc::OptionReader& options) {
     options.fail("form", "two-bit: expected tau=, which all ranks decode with, found none");
   const double density = read_density(options);
   if (is_two_bit)
-    return built_in(
-        {.rounds = one_round([](std::int64_t n) { return gathered(two_bit_bytes(n)); }),
-         .choice = TwoBitFormat{*tau}});
+    return built_in({.rounds = one_round([](std::int64_t n) { return gathered(two_bit_bytes(n)); }),
+                     .choice = TwoBitFormat{*tau}});
   const auto rounds = [=](const Shape& shape, int) {
     return threshold_rounds(tau.has_value(), density, shape.elements);
   };

@@ -10,10 +10,10 @@ namespace {
 
 std::unique_ptr<const Compressor> make_topk(doc::OptionReader& options) {
   const double density = read_density(options);
-  return built_in(
-      {.rounds = one_round(
-           [density](std::int64_t n) { return gathered(kEntryBytes * entries_of(density, n)); }),
-       .choice = CodecWith<TopKCodec, double>{{density}}});
+  return built_in({.rounds = one_round([density](std::int64_t n) {
+                     return gathered(kEntryBytes * entries_of(density, n));
+                   }),
+                   .choice = CodecWith<TopKCodec, double>{{density}}});
 }
 
 }  // namespace

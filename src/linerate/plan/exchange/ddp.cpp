@@ -27,8 +27,8 @@ class Ddp : public Exchange {
   // With the small bucket last, PyTorch runs the rule from the last gradient and reverses the list
   // of buckets. So the first bucket sent is the remainder, and the last one has the small limit.
   void fuse(const FusionInput& input, const Fusion& out) const override {
-    std::vector<std::int32_t> order = input.first_step ? reverse_registration_order(input.workload)
-                                                       : ready_order(input.workload);
+    std::vector<std::int32_t> order =
+        input.first_step ? reverse_registration_order(input.workload) : ready_order(input.workload);
     if (options_.small_last) std::ranges::reverse(order);
     append_by_limits(input.workload, order, limits_, out.graph);
     if (options_.small_last) std::ranges::reverse(out.graph.payloads);

@@ -50,8 +50,7 @@ std::vector<PlannedBlock> blocks_of(const Kfac& kfac, const doc::Workload& workl
     if (!kfac.takes(b) || gradients.empty()) continue;  // left to the optimizer; frozen
     PlannedBlock& block = blocks.emplace_back(PlannedBlock{.block = b, .gradients = gradients});
     for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
-      block.factors[to_index(side)] = {doc::factor_s(b, side, cost),
-                                       doc::inverse_s(b, side, cost)};
+      block.factors[to_index(side)] = {doc::factor_s(b, side, cost), doc::inverse_s(b, side, cost)};
     }
     block.precondition_s = doc::precondition_s(b, cost, kfac.eigen);
   }

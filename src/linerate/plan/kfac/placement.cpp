@@ -489,10 +489,9 @@ struct Cuts {
 Cuts cuts_of(const PlacementProblem& problem, const std::vector<std::int32_t>& longest_first) {
   Cuts cuts;
   LeastLoaded<double> ranks(problem.ranks);
-  const double layers_s =
-      problem.columns == 1  // with more, no rank makes all directions
-          ? std::accumulate(problem.layer_s.begin(), problem.layer_s.end(), 0.0)
-          : 0;
+  const double layers_s = problem.columns == 1  // with more, no rank makes all directions
+                              ? std::accumulate(problem.layer_s.begin(), problem.layer_s.end(), 0.0)
+                              : 0;
   double everywhere_s = std::accumulate(problem.inverse_s.begin(), problem.inverse_s.end(), 0.0);
   double most_s = 0;
   cuts.work_s.push_back(problem.start_s + everywhere_s + layers_s);

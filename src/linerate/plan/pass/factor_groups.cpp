@@ -117,10 +117,11 @@ class OverlappedGroups {
   /// compared with those of the other rules, and with one message of everything as kfac(mpd) sends
   /// it.
   std::vector<FactorGroup> best() const {
-    const std::vector<FactorGroups> cuts = {
-        fuse_optimally(problem_), {static_cast<std::int32_t>(order_.size())},
-        fuse_each_kind(problem_), fuse_greedily(problem_, start_up_s(problem_)),
-        fuse_nothing(problem_)};
+    const std::vector<FactorGroups> cuts = {fuse_optimally(problem_),
+                                            {static_cast<std::int32_t>(order_.size())},
+                                            fuse_each_kind(problem_),
+                                            fuse_greedily(problem_, start_up_s(problem_)),
+                                            fuse_nothing(problem_)};
     if (input_.update.inverses && input_.ranks > 1) return best_for_inverses(cuts);
     return cut(*std::ranges::min_element(
         cuts, {}, [&](const FactorGroups& groups) { return finish_s(problem_, groups); }));
@@ -214,10 +215,8 @@ std::vector<FactorGroup> group_factors(const PassInput& input, const StepDraft& 
 FactorArrivals arrivals_of(const PassInput& input, const FactorTraffic& traffic,
                            const std::vector<FactorGroup>& groups) {
   const Curvature& curvature = *input.curvature;
-  FactorArrivals arrivals{{},
-                          std::vector<std::int32_t>(to_index(curvature.factors()), -1),
-                          {},
-                          traffic.backward_end_s};
+  FactorArrivals arrivals{
+      {}, std::vector<std::int32_t>(to_index(curvature.factors()), -1), {}, traffic.backward_end_s};
   std::vector<std::int32_t> transfer_of;  // by bucket
   const auto send_buckets_before = [&](std::size_t end) {
     while (transfer_of.size() < end) {

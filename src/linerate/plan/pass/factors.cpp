@@ -139,9 +139,9 @@ class Factors {
       const doc::Task task =
           step_.task_on(group.payload, doc::TaskKind::all_reduce, doc::Resource::network, "sum");
       const bool is_last = group.group.bucket == step_.exchanges.size();
-      group.summed = is_last ? step_.tasks.insert_after(last, task)
-                             : step_.tasks.insert_before(
-                                   step_.exchanges[group.group.bucket].first(), task);
+      group.summed =
+          is_last ? step_.tasks.insert_after(last, task)
+                  : step_.tasks.insert_before(step_.exchanges[group.group.bucket].first(), task);
       if (is_last) last = group.summed;
       step_.tasks.wait(group.summed, group.packed);
     }
@@ -392,10 +392,9 @@ class Preconditioning {
   }
 
   doc::Task task_of(std::int32_t block) const {
-    doc::Task task = compute_task(doc::TaskKind::precondition, step_.operation("precondition"),
-                                  doc::Subject::inverses,
-                                  doc::factor_index(block, doc::FactorSide::a),
-                                  doc::factor_index(block, doc::FactorSide::g));
+    doc::Task task = compute_task(
+        doc::TaskKind::precondition, step_.operation("precondition"), doc::Subject::inverses,
+        doc::factor_index(block, doc::FactorSide::a), doc::factor_index(block, doc::FactorSide::g));
     task.group = curvature_.holder_group(block, *step_.plan);
     task.bytes = direction_elements(block) * size_of(curvature_.dtype);
     task.seconds = curvature_.blocks[to_index(block)].precondition_s;
@@ -465,8 +464,8 @@ class Preconditioning {
   void finish() {
     std::vector<Handle> all = done_;
     if (curvature_.kfac.clips) {
-      const Handle h = step_.append_compute(
-          compute_task(doc::TaskKind::precondition, step_.operation("clip")));
+      const Handle h =
+          step_.append_compute(compute_task(doc::TaskKind::precondition, step_.operation("clip")));
       for (const Handle direction : all) step_.tasks.wait(h, direction);
       all = {h};
     }

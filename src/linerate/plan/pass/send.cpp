@@ -89,8 +89,8 @@ void add_exchanges(const PassInput& input, StepDraft& step) {
 namespace {
 
 doc::Task collect_task(const PassInput& input, std::int32_t position, std::int16_t operation) {
-  doc::Task task = compute_task(doc::TaskKind::copy, operation, doc::Subject::gradients, position,
-                                position);
+  doc::Task task =
+      compute_task(doc::TaskKind::copy, operation, doc::Subject::gradients, position, position);
   task.bytes = input.workload.gradients[to_index(position)].bytes();
   return task;
 }

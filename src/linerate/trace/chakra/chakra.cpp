@@ -513,22 +513,21 @@ bool is_group_table(const Head& head) {
 }  // namespace
 
 std::vector<Importer> chakra_importers() {
-  return {
-      {.name = "Chakra execution trace",
-       .matches = is_chakra,
-       .read = read_chakra,
-       .join = join_files},
-      {.name = "Chakra JSON trace",
-       .matches =
-           [](const Head& head) {
-             return head.form() == HeadForm::object && head.contains("\"workload_graph\"");
-           },
-       .read = read_chakra_json,
-       .join = join_files},
-      {.name = "Chakra process groups",
-       .matches = is_group_table,
-       .read = read_chakra_groups,
-       .join = join_files}};
+  return {{.name = "Chakra execution trace",
+           .matches = is_chakra,
+           .read = read_chakra,
+           .join = join_files},
+          {.name = "Chakra JSON trace",
+           .matches =
+               [](const Head& head) {
+                 return head.form() == HeadForm::object && head.contains("\"workload_graph\"");
+               },
+           .read = read_chakra_json,
+           .join = join_files},
+          {.name = "Chakra process groups",
+           .matches = is_group_table,
+           .read = read_chakra_groups,
+           .join = join_files}};
 }
 
 }  // namespace linerate::trace

@@ -276,8 +276,7 @@ std::any read_horovod(PaddedText text, const std::string& name, const Progress&)
     reader.event(e);
   }
   Job job = reader.finish();
-  if (repairs.any())
-    add_note(job.notes, name, "damaged JSON was repaired: {}", repairs.text());
+  if (repairs.any()) add_note(job.notes, name, "damaged JSON was repaired: {}", repairs.text());
   return job;
 }
 
@@ -291,10 +290,8 @@ bool is_horovod(const Head& head) {
 }  // namespace
 
 std::vector<Importer> horovod_importers() {
-  return {{.name = "Horovod timeline",
-           .matches = is_horovod,
-           .read = read_horovod,
-           .join = only_job}};
+  return {
+      {.name = "Horovod timeline", .matches = is_horovod, .read = read_horovod, .join = only_job}};
 }
 
 }  // namespace linerate::trace

@@ -85,8 +85,7 @@ class Partition {
 /// optimizer's last began. If that was before the step began, the optimizer opens the step.
 StepPhase owner_of_pause(const PhaseSpan& before, const PhaseSpan& next, std::int64_t others_ns,
                          const std::vector<std::int64_t>& step_starts) {
-  const auto after =
-      std::upper_bound(step_starts.begin(), step_starts.end(), before.span.start_ns);
+  const auto after = std::upper_bound(step_starts.begin(), step_starts.end(), before.span.start_ns);
   const bool opens_step = before.phase == StepPhase::optimizer && after != step_starts.begin() &&
                           others_ns < *(after - 1);
   const bool is_over =

@@ -432,9 +432,8 @@ void join_cycles(Job& job) {
   std::set<int> ranks;
   for (const RankActivity& r : job.ranks) ranks.insert(r.rank);
   if (ranks.size() == job.ranks.size()) return;
-  std::ranges::stable_sort(job.ranks, {}, [](const RankActivity& r) {
-    return std::pair(r.rank, recorded_span(r));
-  });
+  std::ranges::stable_sort(
+      job.ranks, {}, [](const RankActivity& r) { return std::pair(r.rank, recorded_span(r)); });
   std::vector<RankActivity> joined;
   std::int64_t end_ns = INT64_MIN;  // of the last of `joined`
   for (RankActivity& r : job.ranks) {

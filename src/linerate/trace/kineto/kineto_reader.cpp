@@ -24,8 +24,7 @@ namespace {
 
 void note_rejects(KinetoTrace& t) {
   const auto note = [&t](std::size_t n, const char* what) {
-    if (n > 0)
-      add_note(t.notes, t.source, "{} events {}; they are left out", n, what);
+    if (n > 0) add_note(t.notes, t.source, "{} events {}; they are left out", n, what);
   };
   note(t.without_duration, "have no \"dur\"");
   note(t.bad_time, "have a \"ts\" or \"dur\" that is no number");
@@ -141,8 +140,7 @@ constexpr std::array kForeign = {
 std::optional<std::string> foreign_trace(const Head& text) {
   // Keys and categories that PyTorch writes and the reader passes over.
   if (text.contains_any({"\"schemaVersion\"", "\"distributedInfo\"", "\"deviceProperties\"",
-                         "\"python_function\"", "\"cpu_instant_event\"", "\"fwdbwd\"",
-                         "\"ac2g\""}))
+                         "\"python_function\"", "\"cpu_instant_event\"", "\"fwdbwd\"", "\"ac2g\""}))
     return std::nullopt;
   for (const Line& l : kForeign)
     if (text.contains(l.mark)) return std::string(l.advice);
@@ -169,8 +167,7 @@ std::any read_kineto(PaddedText text, const std::string& name, const Progress& p
                                        trace.strangers));
   if (trace.events > 0 && trace.own == 0)
     if (const auto advice = foreign_trace(Head(text.view()))) throw InputError(name, *advice);
-  if (trace.events == 0)
-    add_note(trace.notes, name, "the list of events is empty");
+  if (trace.events == 0) add_note(trace.notes, name, "the list of events is empty");
   if (trace.rank < 0) trace.rank = rank_in_name(name);
   note_rejects(trace);
   std::ranges::stable_sort(trace.steps, {}, &StepSpan::number);
@@ -235,14 +232,13 @@ bool is_pytorch(const Head& head) {
 }  // namespace
 
 std::vector<Importer> kineto_importers() {
-  return {{.name = "PyTorch trace",
-           .matches =
-               [](const Head& head) {
-                 return head.is_json() && head.form() != HeadForm::nested_list;
-               },
-           .read = read_kineto,
-           .join = join_pytorch,
-           .is_sure = is_pytorch}};
+  return {
+      {.name = "PyTorch trace",
+       .matches =
+           [](const Head& head) { return head.is_json() && head.form() != HeadForm::nested_list; },
+       .read = read_kineto,
+       .join = join_pytorch,
+       .is_sure = is_pytorch}};
 }
 
 }  // namespace linerate::trace

@@ -65,8 +65,7 @@ std::vector<Importer> not_read_importers() {
                  "PyTorch, Horovod and Chakra traces"},
       {.name =
            "Perfetto trace",  // one of the first packets (field 1) names the clocks or the producer
-       .matches =
-           [](const Head& head) { return head.is_protobuf() && head.contains("perfetto"); },
+       .matches = [](const Head& head) { return head.is_protobuf() && head.contains("perfetto"); },
        .advice = "a binary trace of Perfetto is not read; give the PyTorch trace of the run"},
       {.name = "rocprofiler output",
        .matches =

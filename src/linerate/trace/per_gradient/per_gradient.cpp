@@ -178,14 +178,13 @@ std::vector<doc::AddCost> read_add_cost(InputFile& input) {
 }
 
 std::vector<Importer> per_gradient_importers() {
-  return {{.name = "per-gradient log",
-           .matches =
-               [](const Head& head) {
-                 return !head.is_json() && is_per_gradient_log(head.bytes());
-               },
-           .advice = "a per-gradient log holds no events to explain; write linerate import {file} "
-                     "-o workload.json to make a Workload",
-           .read_workload = read_per_gradient_log}};
+  return {
+      {.name = "per-gradient log",
+       .matches =
+           [](const Head& head) { return !head.is_json() && is_per_gradient_log(head.bytes()); },
+       .advice = "a per-gradient log holds no events to explain; write linerate import {file} "
+                 "-o workload.json to make a Workload",
+       .read_workload = read_per_gradient_log}};
 }
 
 }  // namespace linerate::trace

@@ -34,8 +34,8 @@ namespace {
 /// under its name. Those that both know have one name.
 CommOp op_of(doc::TaskKind kind, std::string_view name) {
   if (kind == doc::TaskKind::all_gather_v) return CommOp::all_gather;
-  const auto named = std::ranges::find(
-      kCommOpNames, kind == doc::TaskKind::broadcast ? name : doc::name_of(kind));
+  const auto named =
+      std::ranges::find(kCommOpNames, kind == doc::TaskKind::broadcast ? name : doc::name_of(kind));
   return named == kCommOpNames.end() ? CommOp::broadcast
                                      : static_cast<CommOp>(named - kCommOpNames.begin());
 }
@@ -53,8 +53,7 @@ StepPhase phase_of(doc::TaskKind kind) {
   using enum doc::TaskKind;
   if (kind == forward) return StepPhase::forward;
   if (kind == backward || kind == encode || kind == decode) return StepPhase::backward;
-  const bool updates =
-      kind == factor || kind == inverse || kind == precondition || kind == update;
+  const bool updates = kind == factor || kind == inverse || kind == precondition || kind == update;
   return updates ? StepPhase::optimizer : StepPhase::unknown;
 }
 

@@ -408,6 +408,36 @@ inline double unit_random(int rank, std::int64_t i) {
          1;
 }
 
+/// P - 1 additions, each rounded once: |error| <= (P-1) u sum|x|, first order; partial sums are at
+/// most sum|x|. u is half the spacing at 1: 2^-24 f32, 2^-53 f64, 2^-11 f16, 2^-8 bf16. The inputs
+/// are rounded first, so they count as exact; 1 % covers the second order. f16's subnormals add at
+/// most 2^-25 a step.
+inline void sums_within_their_roundings(Communicator& comm) {
+  const std::vector<std::pair<DType, double>> roundoff = {
+      {DType::f32, 0x1p-24}, {DType::f64, 0x1p-53}, {DType::f16, 0x1p-11}, {DType::bf16, 0x1p-8}};
+  for (const auto& [dtype, u] : roundoff) {
+    for (const std::int64_t count : {std::int64_t{101}, std::int64_t{100'003}}) {
+      std::vector<Array> all;
+      for (int r = 0; r < comm.size(); ++r) {
+        all.emplace_back(dtype, count);
+        for (std::int64_t i = 0; i < count; ++i) all.back().set(i, unit_random(r, i));
+      }
+      Array x = all[static_cast<std::size_t>(comm.rank())];
+      comm.all_reduce(x.buffer(), Reduce::sum, "x")->wait();
+      double worst = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        long double sum = 0, magnitude = 0;
+        for (const Array& a : all) sum += a.get(i), magnitude += std::abs(a.get(i));
+        const double steps = comm.size() - 1;
+        const double bound =
+            1.01 * steps * (u * static_cast<double>(magnitude) + 0x1p-25 * (dtype == DType::f16));
+        worst = std::max(worst, static_cast<double>(std::abs(x.get(i) - sum)) - bound);
+      }
+      EXPECT_LE(worst, 0.0) << label(dtype, count);
+    }
+  }
+}
+
 /// The same bits on every rank, whatever the algorithm.
 inline void results_are_bitwise_equal(Communicator& comm) {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
@@ -634,6 +664,17 @@ inline void groups_and_parent_interleaved(Communicator& comm) {
   }
 }
 
+inline void split_of_a_split(Communicator& comm) {
+  const Group low = comm.split(comm.rank() < (comm.size() + 1) / 2 ? 0 : 1, 0, "halves");
+  const Group pair = low->split(low->rank() % 2, 0, "quarters");
+  expect_sum(*pair, 100'003, "quarters");
+  expect_sum(*low, 100'003, "halves");
+  expect_sum(comm, 100'003, "all");
+  const Group back = comm.split(0, 0, "all again");
+  EXPECT_EQ(back->size(), comm.size());
+  expect_sum(*back, 7, "all again");
+}
+
 /// A grid two ranks wide, row by row: any two of a row share a row, any two of a column a column.
 inline void rows_and_columns_in_turn(Communicator& comm) {
   const int row = comm.rank() / 2, column = comm.rank() % 2;
@@ -749,6 +790,7 @@ inline constexpr std::array kCases = {
     Case{"BroadcastFromEveryRoot", broadcast_from_every_root},
     Case{"BarrierWaitsForTheLast", barrier_waits_for_the_last},
     Case{"SeveralInFlight", several_in_flight},
+    Case{"SumsWithinTheirRoundings", sums_within_their_roundings},
     Case{"ResultsAreBitwiseEqual", results_are_bitwise_equal},
     Case{"AllReduceMovesWhatTheorySays", all_reduce_moves_what_theory_says},
     Case{"BadArgumentsAreUsageErrors", bad_arguments_are_usage_errors},
@@ -761,6 +803,7 @@ inline constexpr std::array kCases = {
     Case{"EveryOperationOfAGroup", every_operation_of_a_group},
     Case{"RanksWithoutAGroup", ranks_without_a_group},
     Case{"GroupsAndParentInterleaved", groups_and_parent_interleaved},
+    Case{"SplitOfASplit", split_of_a_split},
     Case{"RowsAndColumnsInTurn", rows_and_columns_in_turn},
     Case{"GroupsOutliveTheirParents", groups_outlive_their_parents},
     Case{"TrafficOfGroupsCountsForTheirParents", traffic_of_groups_counts_for_their_parents},

@@ -86,5 +86,50 @@ TEST(ReduceKernel, ScaledSumsRoundTwice) {
   }
 }
 
+/// Widening is exact, so narrowing what was widened gives the same bits back: for all 65536
+/// patterns but NaN.
+TEST(ReduceKernel, SixteenBitTypesSurviveTheRoundTrip) {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    if (!std::isnan(float_of_f16(half))) {
+      ASSERT_EQ(f16_of_float(float_of_f16(half)), half);
+    }
+    if (!std::isnan(float_of_bf16(half))) {
+      ASSERT_EQ(bf16_of_float(float_of_bf16(half)), half);
+    }
+  }
+}
+
+/// Ties go to the even neighbour. f16 at 1: spacing 2^-10, tie at 1 + 2^-11 -> 1 (even), at 1 + 3
+/// 2^-11 -> 1 + 2^-9. bf16 at 1: spacing 2^-7. f16's largest is 65504, the tie to infinity 65520;
+/// its smallest 2^-24, tie to zero 2^-25.
+TEST(ReduceKernel, RoundsToNearestEven) {
+  EXPECT_EQ(float_of_f16(f16_of_float(1 + 0x1p-11f)), 1);
+  EXPECT_EQ(float_of_f16(f16_of_float(1 + 3 * 0x1p-11f)), 1 + 0x1p-9f);
+  EXPECT_EQ(float_of_bf16(bf16_of_float(1 + 0x1p-8f)), 1);
+  EXPECT_EQ(float_of_bf16(bf16_of_float(1 + 3 * 0x1p-8f)), 1 + 0x1p-6f);
+  EXPECT_EQ(float_of_f16(f16_of_float(65519.0f)), 65504.0f);
+  EXPECT_TRUE(std::isinf(float_of_f16(f16_of_float(65520.0f))));
+  EXPECT_EQ(float_of_f16(f16_of_float(0x1p-25f)), 0);
+  EXPECT_EQ(float_of_f16(f16_of_float(0x1.8p-25f)), 0x1p-24f);
+}
+
+TEST(ReduceKernel, MaxAndMinHandANaNOn) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const Reduce op : {Reduce::max, Reduce::min}) {
+    std::vector<float> a(32, 1.0f), b(32, 2.0f), out(32);
+    a[3] = b[20] = kNan;
+    reduce_into(out.data(), a.data(), b.data(), out.size(), DType::f32, op);
+    for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::isnan(out[i]), i == 3 || i == 20);
+  }
+}
+
+TEST(ReduceKernel, WholeNumbersWrap) {
+  std::vector<std::uint8_t> a(40, 250), b(40, 10), out(40);
+  reduce_into(out.data(), a.data(), b.data(), out.size(), DType::u8, Reduce::sum);
+  EXPECT_EQ(out[0], 4);  // 260 mod 256
+  EXPECT_EQ(out[39], 4);
+}
+
 }  // namespace
 }  // namespace linerate::comm

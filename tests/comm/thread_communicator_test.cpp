@@ -88,6 +88,27 @@ TEST(RunRanks, RefusesTimesThatAreNone) {
   }
 }
 
+/// Rank 2 is in no group, and comes to the next collective of all long after the timeout of those
+/// that wait in the group: it is not its fault. Rank 3 is in the group and does not come.
+TEST(Groups, OnlyAMemberIsLate) {
+  std::atomic<int> named{0};
+  const auto f = [&](Communicator& comm) {
+    const auto group = comm.split(comm.rank() == 2 ? kNoGroup : 0, -comm.rank(), "workers");
+    if (comm.rank() >= 2) {
+      while (named < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return;
+    }
+    Array x(DType::f32, 100'000);
+    expect_said(error_of([&] { group->all_reduce(x.buffer(), Reduce::sum, "grad")->wait(); }),
+                {"rank 3 is late", "in group \"workers\""});
+    ++named;
+  };
+  for (const bool checked : {true, false}) {
+    named = 0;
+    run_ranks(4, f, {.timeout = Duration{0.2}, .checked = checked});
+  }
+}
+
 /// Ranks outside of the group leave the job while it works.
 TEST(Groups, RanksOutsideMayLeave) {
   std::atomic<int> outside{0};

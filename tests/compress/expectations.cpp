@@ -481,12 +481,6 @@ Expectation threshold(const std::string& strategy) {
           .sent = largest_by_count()};
 }
 
-std::function<bool(const Shape&)> factors_pay(std::int64_t rank) {
-  return [=](const Shape& s) {
-    return is_matrix(s) && rank_in(rank, s) * (s.rows + s.columns()) * 2 < s.elements;
-  };
-}
-
 /// Ranks' products are summed in f32: `rank` products of vectors no longer than M's. A twin's basis
 /// is computed, too. On some processors LibTorch multiplies factors by fused instructions where it
 /// subtracts their product, and by others where it decodes it: that is `split_tolerance`.

@@ -194,10 +194,11 @@ TEST_P(LossScale, HasToBeOneOfAllRanksAndOfAWholeStep) {
     OneVector job{communicator, "ddp+topk(density=0.1, dense_below=0)", group};
     const bool is_last = communicator.rank() == communicator.size() - 1;
     EXPECT_FALSE(job.step(1, 64).infinite);
-    if (communicator.size() > 1)
+    if (communicator.size() > 1) {
       EXPECT_THAT(thrown_by<Error>([&] { job.step(1, is_last ? 128 : 64); }),
                   AllOf(HasSubstr("expected the same loss scale"), HasSubstr("64 on rank 0"),
                         HasSubstr("128 on rank")));
+    }
     const auto kept = job.parallel.compression_state();
     EXPECT_THAT(thrown_by<Error>([&] {
                   job.weights.mutable_grad().reset();

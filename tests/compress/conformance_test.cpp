@@ -300,26 +300,36 @@ TEST(Compressors, ThoseThatRoundOneWayAreNotUnbiased) {
     EXPECT_FALSE(made(biased)->is_unbiased()) << biased;
 }
 
-/// Different inputs on the ranks, among them n < ranks. Equal steps give equal bytes.
-TEST_P(Conformance, AllRanksGetTheSameMeanAndTheSameKeysGiveTheSameBytes) {
+/// Different inputs on the ranks, among them n < ranks.
+TEST_P(Conformance, AllRanksGetTheSameMean) {
   for (const Shape& shape : kShapes) {
-    if (compressor_->rounds(shape).empty()) continue;
+    if (compressor_->rounds(shape).empty() || shape.elements > 10000) continue;
     const auto inputs = edge_inputs(static_cast<std::size_t>(shape.elements), 5);
-    for (const int ranks : {2, 3, 5}) {
-      if (ranks > 2 && shape.elements > 10000) continue;
+    for (const int ranks : {2, 3, 5})
       for (const bool keeps : residual_choices(*compressor_)) {
-        RankGroup one(*compressor_, shape, ranks, keeps), other(*compressor_, shape, ranks, keeps);
-        for (std::uint64_t step = 0; step < 4; ++step) {
+        RankGroup group(*compressor_, shape, ranks, keeps);
+        for (std::uint64_t step = 0; step < 3; ++step) {
           std::vector<std::vector<float>> gradients;
           for (int r = 0; r < ranks; ++r)
             gradients.push_back(
                 inputs[(step + static_cast<std::uint64_t>(r) * 3) % inputs.size()].values);
-          for (RankGroup* group : {&one, &other}) {
-            group->follow_phases(step);
-            group->step(gradients, step);
-          }
-          EXPECT_EQ(one.sent_bytes(), other.sent_bytes());
+          group.follow_phases(step);
+          group.step(gradients, step);
         }
+      }
+  }
+}
+
+TEST_P(Conformance, TheSameKeysGiveTheSameBytes) {
+  for (const Shape& shape : kShapes) {
+    if (compressor_->rounds(shape).empty()) continue;
+    const auto n = static_cast<std::size_t>(shape.elements);
+    for (const bool keeps : residual_choices(*compressor_)) {
+      RankGroup one(*compressor_, shape, 2, keeps), other(*compressor_, shape, 2, keeps);
+      for (std::uint64_t step = 0; step < 4; ++step) {
+        const std::vector<std::vector<float>> g = {noise(n, 2 * step), noise(n, 2 * step + 1)};
+        one.step(g, step), other.step(g, step);
+        EXPECT_EQ(one.sent_bytes(), other.sent_bytes());
       }
     }
   }

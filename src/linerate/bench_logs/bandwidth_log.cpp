@@ -11,6 +11,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
+#include <ranges>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/statistics.hpp"
@@ -39,49 +42,37 @@ void ListedRanks::add(double rank, double group, std::string_view host, std::str
   if (!device.empty() && !devices_.emplace(host, device).second) one_name_for_several_ = true;
 }
 
-void ListedRanks::set(int ranks, int ranks_per_node) {
-  ranks_ = ranks;
-  ranks_per_node_ = ranks_per_node;
+const ListedRanks::Group& ListedRanks::largest() const {
+  const auto lines = [](const auto& group) { return group.second.lines; };
+  return std::ranges::max_element(groups_, {}, lines)->second;
 }
 
 std::optional<int> ListedRanks::ranks() const {
-  if (ranks_) return ranks_;
-  if (groups_.empty()) return std::nullopt;
-  if (groups_.size() == 1) return highest_rank_ + 1;
+  if (ranks_ || groups_.empty()) return ranks_;
   // Numbers run over all groups, and each group has a communicator of its own.
-  int most = 0;
-  for (const auto& [number, group] : groups_) most = std::max(most, group.lines);
-  return most;
+  return groups_.size() == 1 ? highest_rank_ + 1 : largest().lines;
 }
 
-int ListedRanks::ranks_per_node(int ranks) const {
-  if (ranks_per_node_) return *ranks_per_node_;
-  if (groups_.empty() || one_name_for_several_ || ranks < 1) return 0;
-  const auto largest = std::max_element(
-      groups_.begin(), groups_.end(),
-      [](const auto& a, const auto& b) { return a.second.lines < b.second.lines; });
-  int most = 0;
-  for (const auto& [host, count] : largest->second.of_host) most = std::max(most, count);
-  // Holds when lines were lost, too: as many on every host as on the one that is listed whole.
-  if (most * static_cast<int>(largest->second.of_host.size()) == ranks) return most;
-  const int devices = last_device_.value_or(0) + 1;
+std::pair<int, std::string> ListedRanks::ranks_per_node(int ranks) const {
+  if (ranks_per_node_ || groups_.empty()) return {ranks_per_node_.value_or(0), ""};
+  const Group& group = largest();
+  int taken = 0;
+  for (const auto& [host, count] : group.of_host) taken = std::max(taken, count);
+  const bool is_cut = groups_.size() == 1 && group.lines < ranks;
+  const int devices = last_device_ + 1;
   const bool ends_node = (highest_rank_ + 1) % devices == 0 && ranks % devices == 0;
-  return is_cut(ranks) && devices > 1 && ends_node ? devices : 0;
-}
-
-bool ListedRanks::is_cut(int ranks) const {
-  return !ranks_per_node_ && groups_.size() == 1 && groups_.begin()->second.lines < ranks;
-}
-
-std::string ListedRanks::doubt(int ranks) const {
-  if (!is_cut(ranks)) return "";
-  const int lines = groups_.begin()->second.lines, taken = ranks_per_node(ranks);
+  // Holds when lines were lost, too: as many on every host as on the one that is listed whole.
+  if (taken * std::ssize(group.of_host) != ranks)
+    taken = is_cut && devices > 1 && ends_node ? devices : 0;
+  if (one_name_for_several_ || ranks < 1) taken = 0;
+  if (!is_cut) return {taken, ""};
   const std::string listed =
-      fmt::format("{} of {} ranks {} listed", lines, ranks, lines == 1 ? "is" : "are");
-  if (taken == 0)
-    return listed + ": the number that share a node is not known; give --ranks-per-node";
-  return fmt::format("{}: taken as {} on each node; if that is wrong, give --ranks-per-node",
-                     listed, taken);
+      fmt::format("{} of {} ranks {} listed", group.lines, ranks, group.lines == 1 ? "is" : "are");
+  if (taken > 0)
+    return {taken, fmt::format("{}: taken as {} on each node; if that is wrong, give "
+                               "--ranks-per-node",
+                               listed, taken)};
+  return {0, listed + ": the number that share a node is not known; give --ranks-per-node"};
 }
 
 // Printed bandwidths tell the number of ranks. busbw = algbw * factor, and the factor depends on n:
@@ -112,19 +103,24 @@ struct PossibleTest {
 };
 using Candidates = std::vector<PossibleTest>;
 
+/// All times of the rows.
+auto timings_of(Rows rows) {
+  return rows | std::views::transform(&BandwidthRow::timings) | std::views::join;
+}
+
 /// Bytes a second that size and time say, in GB/s.
-Interval algbw_by_time(const BandwidthRow& row, const Timing& t, double unit_s) {
-  const double gb = row.bytes * 1e-9 / unit_s;
+Interval algbw_by_time(const Timing& t, double unit_s) {
+  const double gb = t.bytes * 1e-9 / unit_s;
   return Interval{gb, gb}.over(t.time_range);
 }
 
 /// Whether the algbw printed next to a time follows from size and time, within their printed digits
 /// and half a percent.
-bool agrees(const BandwidthRow& row, const Timing& t, double unit_s) {
+bool agrees(const Timing& t, double unit_s) {
   // Both come from one measured time; printed digits are all that may differ.
   constexpr double kSlack = 0.005;
-  const Interval said = *t.algbw, timed = algbw_by_time(row, t, unit_s);
-  return timed.low <= said.high * (1 + kSlack) && said.low <= timed.high * (1 + kSlack);
+  const Interval timed = algbw_by_time(t, unit_s);
+  return timed.low <= t.algbw->high * (1 + kSlack) && t.algbw->low <= timed.high * (1 + kSlack);
 }
 
 Interval widened(const Interval& range, double times) {
@@ -136,8 +132,8 @@ Interval widened(const Interval& range, double times) {
 Interval ratio_of(const BandwidthRow& row, double unit_s, double blur) {
   Interval ratio;
   for (const Timing& t : row.timings) {
-    if (t.time <= 0 || !t.busbw || t.busbw->high <= 0) continue;
-    const Interval timed = algbw_by_time(row, t, unit_s);
+    if (!t.busbw || t.busbw->high <= 0) continue;
+    const Interval timed = algbw_by_time(t, unit_s);
     Interval algbw = t.algbw ? t.algbw->with(timed) : timed;
     if (algbw.empty()) algbw = *t.algbw;
     ratio = ratio.with(widened(*t.busbw, blur).over(widened(algbw, blur)));
@@ -156,16 +152,15 @@ std::optional<double> pieces_of(const BandwidthRow& row) {
 /// that travel, (n-1)/n of the size, as algbw too. The sign is that both bandwidths are equal in
 /// every row of several pieces. Other runs stay as they are.
 void take_off_travelled(std::vector<BandwidthRow>& rows) {
-  const auto same = [](const Timing& t) {
-    return t.time <= 0 || (t.algbw && t.busbw && t.algbw->low == t.busbw->low);
-  };
-  const bool travelled = std::all_of(rows.begin(), rows.end(), [&](const BandwidthRow& row) {
-    return pieces_of(row).value_or(1) > 1 && same(row.timings[0]) && same(row.timings[1]);
+  const bool travelled = std::ranges::all_of(rows, [](const BandwidthRow& row) {
+    return pieces_of(row).value_or(1) > 1 && std::ranges::all_of(row.timings, [](const Timing& t) {
+             return t.algbw && t.busbw && t.algbw->low == t.busbw->low;
+           });
   });
-  if (!travelled) return;
   for (BandwidthRow& row : rows) {
-    row.timings[0].algbw = row.timings[1].algbw = std::nullopt;
-    row.travelled = true;
+    row.travelled = travelled;
+    for (Timing& t : row.timings)
+      if (travelled) t.algbw.reset();
   }
 }
 
@@ -228,46 +223,41 @@ Candidates possible_tests(const BandwidthRun& run, Rows rows, double unit_s,
                           const CollectiveLogOptions& options) {
   const auto is_named = [&](const BandwidthTest& test) {
     if (options.collective) return test.collective == options.collective;
-    return std::any_of(run.titles.begin(), run.titles.end(), [&](const auto& title) {
+    return std::ranges::any_of(run.titles, [&](const TestTitle& title) {
       return title.first != TitleStrength::mention && title.second == &test;
     });
   };
   Candidates found;
   // Scripts that rewrite a table may cut digits where printf rounds them.
-  for (const double blur : {1.0, 2.0}) {
+  for (double blur = 1; blur <= 2 && found.empty(); ++blur)
     for (const BandwidthTest& test : bandwidth_tests()) {
       const Interval range = possible_ranks(rows, test, unit_s, blur, is_named(test));
       if (!range.empty()) found.push_back({&test, range});
     }
-    if (!found.empty()) break;
-  }
   return found;
 }
 
 /// Whether rows that were checked out of place were checked in place, too. All-to-all cannot check
 /// in place and prints "N/A" there. Absent: no row says, or rows differ.
 std::optional<bool> checked_in_place(Rows rows) {
-  std::size_t yes = 0, no = 0;
-  for (const BandwidthRow& row : rows) {
-    const Timing &out = row.timings[0], &in = row.timings[1];
-    if (out.time <= 0 || in.time <= 0 || !out.checked.value_or(false) || !in.checked) continue;
-    ++(*in.checked ? yes : no);
-  }
-  return (yes == 0) == (no == 0) ? std::nullopt : std::optional(yes > 0);
+  bool yes = false, no = false;
+  for (const BandwidthRow& row : rows)
+    if (row.timings.size() == 2 && row.timings[0].checked.value_or(false) && row.timings[1].checked)
+      (*row.timings[1].checked ? yes : no) = true;
+  return yes == no ? std::nullopt : std::optional(yes);
 }
 
 /// Whether every process ran alone. On one rank nothing travels, so busbw is 0, however large
 /// algbw.
 bool ran_alone(Rows rows) {
-  std::size_t zero = 0, other = 0;
-  for (const BandwidthRow& row : rows)
-    for (const Timing& t : row.timings) {
-      if (t.time <= 0 || !t.algbw || !t.busbw) continue;
-      other += t.busbw->low > 0;
-      // All-gather on two ranks has the least share of algbw that several ranks have, a half.
-      zero += t.busbw->high < t.algbw->low / 2;
-    }
-  return zero > 0 && other == 0;
+  bool zero = false, other = false;
+  for (const Timing& t : timings_of(rows)) {
+    if (!t.algbw || !t.busbw) continue;
+    other = other || t.busbw->low > 0;
+    // All-gather on two ranks has the least share of algbw that several ranks have, a half.
+    zero = zero || t.busbw->high < t.algbw->low / 2;
+  }
+  return zero && !other;
 }
 
 std::string why_impossible(Rows rows) {
@@ -286,40 +276,37 @@ std::string names_of(const Candidates& candidates) {
   return join(names, " or ");
 }
 
-/// The reason for leaving out rows of tests that no training step uses.
-std::string not_used(const Candidates& candidates) {
-  return fmt::format(
+/// Leaves out rows of tests that no training step uses.
+[[noreturn]] void refuse_tests(const Candidates& candidates) {
+  throw RowsNotUsed{fmt::format(
       "found {}, which no training step uses; expected all-reduce, reduce-scatter, all-gather, "
       "all-to-all, broadcast or reduce; leave that part out or say --collective",
-      names_of(candidates));
-}
-
-/// Those for which `holds`; all if it holds for none.
-template <typename Predicate>
-void keep_if_any(Candidates& candidates, Predicate holds) {
-  if (std::any_of(candidates.begin(), candidates.end(), holds))
-    std::erase_if(candidates, [&](const PossibleTest& c) { return !holds(c); });
+      names_of(candidates))};
 }
 
 /// The one test that the rows leave. Throws RowsNotUsed if several are left, or none that a
 /// training step uses.
 PossibleTest decided_by_rows(const BandwidthRun& run, Rows rows, const Candidates& candidates) {
-  Candidates left = candidates;
-  std::erase_if(left, [](const PossibleTest& c) { return !c.test->is_common; });
+  Candidates left;
+  std::ranges::copy_if(candidates, std::back_inserter(left), &BandwidthTest::is_common,
+                       &PossibleTest::test);
+  // Further evidence counts unless it excludes all.
+  const auto keep_if_any = [&left](const auto& holds) {
+    if (std::ranges::any_of(left, holds)) std::erase_if(left, std::not_fn(holds));
+  };
   if (const auto listed = run.listed.ranks())
-    keep_if_any(left, [&](const PossibleTest& c) { return c.ranks.holds(*listed); });
+    keep_if_any([&](const PossibleTest& c) { return c.ranks.holds(*listed); });
   if (const auto checked = checked_in_place(rows))
-    keep_if_any(left, [&](const PossibleTest& c) { return c.test->checks_in_place == *checked; });
+    keep_if_any([&](const PossibleTest& c) { return c.test->checks_in_place == *checked; });
   if (left.size() == 1) return left.front();
   // A mention, such as a list of programs in a README, decides only among what is left.
   Candidates mentioned = candidates;
   std::erase_if(mentioned, [&](const PossibleTest& c) {
-    return std::none_of(run.titles.begin(), run.titles.end(),
-                        [&](const auto& title) { return title.second == c.test; });
+    return std::ranges::count(run.titles, c.test, &TestTitle::second) == 0;
   });
   if (mentioned.size() == 1) return mentioned.front();
-  if (std::none_of(left.begin(), left.end(), [](auto& c) { return !!c.test->collective; }))
-    throw RowsNotUsed{not_used(left.empty() ? candidates : left)};
+  if (std::ranges::none_of(left, [](auto& c) { return !!c.test->collective; }))
+    refuse_tests(left.empty() ? candidates : left);
   throw RowsNotUsed{fmt::format(
       "{} print the same columns, and no line says which of them ran; give --collective",
       names_of(left))};
@@ -329,28 +316,23 @@ PossibleTest decided_by_rows(const BandwidthRun& run, Rows rows, const Candidate
 PossibleTest decide(const BandwidthRun& run, Rows rows, const Candidates& candidates,
                     const CollectiveLogOptions& options) {
   if (candidates.empty()) throw RowsNotUsed{why_impossible(rows)};
-  const PossibleTest* found = nullptr;
-  const auto look_for = [&](const BandwidthTest* test) {
-    for (const PossibleTest& c : candidates)
-      if (!found && c.test == test) found = &c;
-  };
-  if (options.collective) {
-    look_for(test_of(*options.collective));
-    if (!found)
-      throw RowsNotUsed{
-          fmt::format("--collective says {0}, but the log's bandwidths are not those of {0}; leave "
-                      "--collective out",
-                      name_of(*options.collective))};
-  }
+  std::vector<const BandwidthTest*> named;  // the most credible first
+  if (options.collective) named = {test_of(*options.collective)};
   for (const TitleStrength strength : {TitleStrength::statement, TitleStrength::command})
-    for (auto title = run.titles.rbegin(); title != run.titles.rend(); ++title)
-      if (title->first == strength) look_for(title->second);
-  const PossibleTest decided = found ? *found : decided_by_rows(run, rows, candidates);
-  if (!decided.test->collective) throw RowsNotUsed{not_used({decided})};
-  return decided;
+    for (const auto& [said, test] : run.titles | std::views::reverse)
+      if (said == strength && !options.collective) named.push_back(test);
+  for (const BandwidthTest* test : named)
+    for (const PossibleTest& c : candidates)
+      if (c.test == test) return c;
+  if (options.collective)
+    throw RowsNotUsed{
+        fmt::format("--collective says {0}, but the log's bandwidths are not those of {0}; leave "
+                    "--collective out",
+                    name_of(*options.collective))};
+  return decided_by_rows(run, rows, candidates);
 }
 
-bool informs(const Timing& t) { return t.time > 0 && t.algbw && t.algbw->low > 0; }
+bool informs(const Timing& t) { return t.algbw && t.algbw->low > 0; }
 
 /// Unit of the times, in seconds. It is us, or ms as the tests of 2017 print. Bandwidths decide: 1
 /// MiB in "100" with an algbw of 10.49 GB/s took 100 us. nullopt: most rows contradict both.
@@ -358,25 +340,20 @@ std::optional<double> unit_of(const BandwidthRun& run) {
   if (run.unit_s) return run.unit_s;
   constexpr double kMicro = 1e-6, kMilli = 1e-3;
   std::size_t informing = 0, micro = 0, milli = 0;
-  for (const BandwidthRow& row : run.rows)
-    for (const Timing& t : row.timings)
-      if (informs(t)) ++informing, micro += agrees(row, t, kMicro), milli += agrees(row, t, kMilli);
+  for (const Timing& t : timings_of(run.rows) | std::views::filter(informs))
+    ++informing, micro += agrees(t, kMicro), milli += agrees(t, kMilli);
   if (informing == 0) return run.is_of_2017 ? kMilli : kMicro;
-  const std::size_t most = std::max(micro, milli);
-  if (2 * most <= informing) return std::nullopt;
+  if (2 * std::max(micro, milli) <= informing) return std::nullopt;
   return micro >= milli ? kMicro : kMilli;
 }
 
 /// Why no unit fits, for people. It gives the median factor between size / time and the printed
 /// algbw. A factor of 1000 is a wrong unit of time, and 1.07 is GiB for GB.
 std::string contradiction(const BandwidthRun& run) {
-  const double unit_s = run.unit_s.value_or(1e-6);
   std::vector<double> factors;
-  for (const BandwidthRow& row : run.rows)
-    for (const Timing& t : row.timings)
-      if (informs(t))
-        factors.push_back(row.bytes * 1e-9 / (t.time * unit_s) /
-                          ((t.algbw->low + t.algbw->high) / 2));
+  for (const Timing& t : timings_of(run.rows) | std::views::filter(informs))
+    factors.push_back(t.bytes * 1e-9 / (t.time * run.unit_s.value_or(1e-6)) /
+                      ((t.algbw->low + t.algbw->high) / 2));
   if (factors.empty())
     return "expected bandwidths precise enough to tell the unit of the times, found none; give a "
            "log with more digits, or a table with a header such as bytes,time_us";
@@ -399,9 +376,11 @@ std::vector<Rows> ascending_stretches(Rows rows) {
 
 }  // namespace
 
-void BandwidthLog::refuse(const std::string& where, const std::string& why) {
+void BandwidthLog::refuse(std::size_t line_number, std::string_view line, const std::string& why) {
   ++refused_;
-  if (first_refused_.empty()) first_refused_ = where + (why.empty() ? "" : ": " + why);
+  if (first_refused_.empty())
+    first_refused_ = fmt::format("line {}: \"{}\"{}{}", line_number, shortened(line),
+                                 why.empty() ? "" : ": ", why);
 }
 
 void BandwidthLog::add(BandwidthRun run) {
@@ -410,11 +389,16 @@ void BandwidthLog::add(BandwidthRun run) {
   take_off_travelled(run.rows);
   check_collective(run);
   const std::optional<double> unit_s = unit_of(run);
-  const BandwidthRun whole = run;
-  if (unit_s) refuse_damaged(run.rows, *unit_s);
-  if (!unit_s || run.rows.empty()) return leave_out(contradiction(whole));
+  const std::string why = contradiction(run);
+  // Rows whose own time and bandwidth contradict each other were damaged.
+  if (unit_s)
+    refused_ += std::erase_if(run.rows, [&](const BandwidthRow& row) {
+      return std::ranges::any_of(row.timings,
+                                 [&](const Timing& t) { return t.algbw && !agrees(t, *unit_s); });
+    });
+  if (!unit_s || run.rows.empty()) return leave_out(why);
   for (const BandwidthRow& row : run.rows)
-    wrong_ += row.timings[0].wrong > 0 || row.timings[1].wrong > 0;
+    wrong_ += std::ranges::any_of(row.timings, [](const Timing& t) { return t.wrong > 0; });
   if (!possible_tests(run, run.rows, *unit_s, options_).empty())
     return add_stretch(run, run.rows, *unit_s);
   for (const Rows stretch : ascending_stretches(run.rows)) add_stretch(run, stretch, *unit_s);
@@ -425,48 +409,38 @@ void BandwidthLog::add(BandwidthRun run) {
 void BandwidthLog::check_collective(const BandwidthRun& run) const {
   if (!options_.collective) return;
   const Collective asked = *options_.collective;
+  const auto refuse = [&](const std::string& what) {
+    throw InputError(source(), fmt::format("{}, but --collective says {}; leave --collective out",
+                                           what, name_of(asked)));
+  };
   for (const auto& [strength, test] : run.titles)
-    if (strength != TitleStrength::mention && test->collective && *test->collective != asked)
-      throw InputError(
-          source(),
-          fmt::format("the log is of {}, but --collective says {}; leave --collective out",
-                      name_of(*test->collective), name_of(asked)));
-  const BandwidthTest* test = test_of(asked);
-  if (test && !test->reduces.value_or(true) && run.rows.back().reduces.value_or(false))
-    throw InputError(source(), fmt::format("the log's redop column says that it reduces, but "
-                                           "--collective says {}; leave --collective out",
-                                           name_of(asked)));
-}
-
-/// Leaves the rows whose own time and bandwidth agree. Others were damaged.
-void BandwidthLog::refuse_damaged(std::vector<BandwidthRow>& rows, double unit_s) {
-  refused_ += std::erase_if(rows, [&](const BandwidthRow& row) {
-    return std::any_of(std::begin(row.timings), std::end(row.timings), [&](const Timing& t) {
-      return t.time > 0 && t.algbw && !agrees(row, t, unit_s);
-    });
-  });
+    if (strength != TitleStrength::mention && test->collective.value_or(asked) != asked)
+      refuse(fmt::format("the log is of {}", name_of(*test->collective)));
+  if (!test_of(asked)->reduces.value_or(true) && run.rows.back().reduces.value_or(false))
+    refuse("the log's redop column says that it reduces");
 }
 
 /// Adds samples of the rows, out of place and in place, or the reason why they are left out.
 void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, double unit_s) try {
   const auto [test, possible] =
       decide(run, rows, possible_tests(run, rows, unit_s, options_), options_);
+  if (!test->collective) refuse_tests({{test, possible}});
   note_other_title(run, *test);
   const int ranks = settled_ranks(run, possible);
-  if (const std::string doubt = run.listed.doubt(ranks); !doubt.empty()) note(doubt);
+  const auto [ranks_per_node, doubt] = run.listed.ranks_per_node(ranks);
+  if (!doubt.empty()) note(doubt);
   for (const BandwidthRow& row : rows)
-    for (int g = 0; g < 2; ++g)
-      if (const Timing& t = row.timings[g]; t.time > 0)
-        log_.rows.push_back({.collective = *test->collective,
-                             .ranks = ranks,
-                             .ranks_per_node = run.listed.ranks_per_node(ranks),
-                             .dtype = row.dtype,
-                             .says_type = row.says_type,
-                             .in_place = g == 1,
-                             .bytes = static_cast<std::int64_t>(row.bytes),
-                             .seconds = t.time * unit_s,
-                             .low_s = t.low * unit_s,
-                             .high_s = t.high * unit_s});
+    for (const Timing& t : row.timings)
+      log_.rows.push_back({.collective = *test->collective,
+                           .ranks = ranks,
+                           .ranks_per_node = ranks_per_node,
+                           .dtype = row.dtype,
+                           .says_type = row.says_type,
+                           .in_place = t.in_place,
+                           .bytes = static_cast<std::int64_t>(t.bytes),
+                           .seconds = t.time * unit_s,
+                           .low_s = t.low * unit_s,
+                           .high_s = t.high * unit_s});
 } catch (const RowsNotUsed& left_out) {
   leave_out(left_out.why);
 }

@@ -2,13 +2,16 @@
 // is the name "avglatency" with the unit "us", and a name has one meaning in the tables below.
 // Words that say out of place or in place are taken off first. So "oop_time" is the time of group
 // 0, and "ip_busbw" is the bus bandwidth of group 1.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <ranges>
+#include <regex>
 
 #include "linerate/bench_logs/log_readers.hpp"
-#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::bench_logs {
@@ -18,6 +21,7 @@ struct Unit {
   std::string_view names;
   double value;
 };
+constexpr std::string_view kSecondsNames = "seconds secs s us ms ns";
 constexpr std::array kTimeUnits = {
     Unit{"s sec secs second seconds", 1}, Unit{"ms msec millisecond milliseconds", 1e-3},
     Unit{"us usec microsecond microseconds \xc2\xb5s \xce\xbcs", 1e-6},
@@ -74,123 +78,39 @@ int group_of(std::string& name) {
   return -1;
 }
 
-template <typename Owner>
-struct Meaning {
-  int Owner::*column;
-  std::string_view names;
-};
-
-using Column = Meaning<Columns>;
-using TimingColumn = Meaning<TimingColumns>;
-constexpr std::array kMeanings = {
-    Column{&Columns::bytes, "bytes size nbytes msgsize messagesize buffersize datasize payload"},
-    Column{&Columns::count, "count elements nelements numel n"},
-    Column{&Columns::dtype, "type dtype datatype"},
-    Column{&Columns::redop, "redop reduceop reduction"},
-    Column{&Columns::root, "root"},
-    Column{&Columns::ranks,
-           "ranks nranks numranks gpus ngpus numgpus worldsize nprocs np processes "
-           "commgroupsize groupsize"},
-    Column{&Columns::nodes, "nodes nnodes numnodes"},
-    Column{&Columns::ranks_per_node, "rankspernode nrankspernode gpuspernode ngpuspernode ppn"},
-    Column{&Columns::collective, "collective coll name operation op test commtype"},
-    Column{&Columns::gpus_per_rank, "gpusperrank gpusperprocess"},
-    Column{&Columns::in_place, "inplace"}};
-
-constexpr std::string_view kSecondsNames = "seconds secs s us ms ns";
-constexpr std::array kTimingMeanings = {
-    TimingColumn{
-        &TimingColumns::time,
-        "time latency duration elapsed elapsedtime avgtime avglatency meantime mediantime median "
-        "mean cputime avg average p50 averagetime avegtime averagelatency meanlatency "
-        "medianlatency p50latency latencyp50 timeavg latencyavg seconds secs s us ms ns"},
+/// What columns hold, by their names; the first of these is what the code calls it.
+constexpr std::array<std::string_view, 17> kMeanings = {
+    "bytes size nbytes msgsize messagesize buffersize datasize payload",
+    "count elements nelements numel n", "dtype type datatype", "redop reduceop reduction", "root",
+    "ranks nranks numranks gpus ngpus numgpus worldsize nprocs np processes commgroupsize "
+    "groupsize",
+    "nodes nnodes numnodes", "rankspernode nrankspernode gpuspernode ngpuspernode ppn",
+    "collective coll name operation op test commtype", "gpusperrank gpusperprocess", "inplace",
+    "time latency duration elapsed elapsedtime avgtime avglatency meantime mediantime median mean "
+    "cputime avg average p50 averagetime avegtime averagelatency meanlatency medianlatency "
+    "p50latency latencyp50 timeavg latencyavg seconds secs s us ms ns",
     // Least and largest repetition, in the unit of the time.
-    TimingColumn{&TimingColumns::low, "min mintime minlatency minlat timemin imin peritermin"},
-    TimingColumn{&TimingColumns::high, "max maxtime maxlatency maxlat timemax imax peritermax"},
-    TimingColumn{&TimingColumns::algbw, "algbw algbandwidth algobw"},
-    TimingColumn{&TimingColumns::busbw, "busbw busbandwidth nwbw"},
-    TimingColumn{&TimingColumns::wrong, "wrong nwrong error errors res"}};
+    "min mintime minlatency minlat timemin imin peritermin",
+    "max maxtime maxlatency maxlat timemax imax peritermax", "algbw algbandwidth algobw",
+    "busbw busbandwidth nwbw", "wrong nwrong error errors res"};
+/// Those that are there once for each group of times.
+constexpr std::string_view kOfGroups = "time min max algbw busbw wrong";
 
-template <typename Owner, std::size_t n>
-int Owner::*meaning_in(const std::array<Meaning<Owner>, n>& meanings, std::string_view name) {
-  for (const Meaning<Owner>& m : meanings)
-    if (is_among(name, m.names)) return m.column;
-  return nullptr;
-}
-
-/// Reads the titles of a header from left to right. A bandwidth without a prefix belongs to the
-/// time before it, as in nccl-tests: "time algbw busbw time algbw busbw" are two groups. Nothing is
-/// found if two columns of times have different units.
-class HeaderReader {
- public:
-  Columns read(const Cells& titles) {
-    columns_.cells = titles.size();
-    for (std::size_t i = 0; i < titles.size(); ++i) column(Title(titles[i]), static_cast<int>(i));
-    if (units_differ_) return {};
-    if (extreme_unit_ && columns_.time_unit_s && extreme_unit_ != columns_.time_unit_s)
-      for (TimingColumns& t : columns_.timings) t.low = t.high = -1;
-    return columns_;
-  }
-
- private:
-  /// The first of its kind counts.
-  static void take(int& column, int i) {
-    if (column < 0) column = i;
-  }
-
-  void column(Title title, int i) {
-    const int group = group_of(title.name);
-    const auto timed = meaning_in(kTimingMeanings, title.name);
-    const auto other = meaning_in(kMeanings, title.name);
-    columns_.named += timed || other;
-    if (timed) return timing(title, timed, i, group);
-    if (other == &Columns::bytes && columns_.bytes < 0 && !title.unit.empty()) {
-      const auto unit = unit_in(kSizeUnits, title.unit);
-      units_differ_ = units_differ_ || !unit;
-      columns_.bytes_unit = unit.value_or(1);
-    }
-    if (other) take(columns_.*other, i);
-  }
-
-  void timing(const Title& title, int TimingColumns::*member, int i, int group) {
-    if (member == &TimingColumns::time) {
-      const auto unit =
-          unit_in(kTimeUnits, is_among(title.name, kSecondsNames) ? title.name : title.unit);
-      units_differ_ = units_differ_ || (timed_ && unit != columns_.time_unit_s);
-      columns_.time_unit_s = unit, timed_ = true;
-      // A second column of times without a prefix is in place, as in nccl-tests.
-      present_ = group >= 0 ? group : columns_.timings[0].time >= 0 ? 1 : 0;
-    }
-    if (member == &TimingColumns::low || member == &TimingColumns::high)
-      extreme_unit_ = unit_in(kTimeUnits, title.unit);
-    take(columns_.timings[group >= 0 ? group : present_].*member, i);
-  }
-
-  Columns columns_;
-  std::optional<double> extreme_unit_;
-  int present_ = 0;  // group of the last time
-  bool timed_ = false, units_differ_ = false;
-};
-
-/// Without titles only this order is known: bytes, seconds, ranks, collective, type. Each cell must
-/// be possible for its place, so that two numbers in a text are rarely taken for a row.
+/// Without titles only the order of plain_titles() is known. Each cell must be possible for its
+/// place, so that two numbers in a text are rarely taken for a row.
 Columns columns_of_plain_cells(const Cells& cells) {
-  const auto whole = [&cells](std::size_t i) {
-    const auto number = number_of(cells[i]);
-    return number && *number >= 1 && *number == std::floor(*number);
-  };
-  if (cells.size() < 2 || cells.size() > 5 || !whole(0)) return {};
-  if (number_of(cells[1]).value_or(0) <= 0) return {};
-  if (cells.size() > 2 && !whole(2)) return {};
-  if (cells.size() > 3 && !test_named(cells[3])) return {};
-  if (cells.size() > 4 && !dtype_of_log(cells[4])) return {};
-  Columns columns;
-  columns.cells = cells.size();
-  columns.bytes = 0, columns.timings[0].time = 1, columns.time_unit_s = 1;
-  if (cells.size() > 2) columns.ranks = 2;
-  if (cells.size() > 3) columns.collective = 3;
-  if (cells.size() > 4) columns.dtype = 4;
-  return columns;
+  if (cells.size() < 2 || cells.size() > kPlainTitles) return {};
+  const Columns columns = columns_of_titles(plain_titles(cells.size()));
+  const bool possible = std::ranges::all_of(columns.places, [&cells](const auto& place) {
+    const std::string_view column = place.first.first;
+    const std::string& cell = cells[place.second];
+    const double number = number_of(cell).value_or(0);
+    return column == "time"         ? number > 0
+           : column == "collective" ? test_named(cell) != nullptr
+           : column == "dtype"      ? dtype_of_log(cell).has_value()
+                                    : number >= 1 && number == std::floor(number);
+  });
+  return possible ? columns : Columns{};
 }
 
 /// With the first separator by which `read` finds columns.
@@ -239,18 +159,75 @@ Cells cells_of(std::string_view line, char separator) {
   return cells;
 }
 
-const std::string& cell_at(const Cells& cells, int column) {
+const std::string& Columns::cell(const Cells& line, std::string_view column, int group) const {
   static const std::string kNone;
-  return column >= 0 ? cells[to_index(column)] : kNone;
+  const auto place = places.find({column, group});
+  return place == places.end() ? kNone : line[place->second];
 }
 
-std::optional<double> number_at(const Cells& cells, int column) {
-  return number_of(cell_at(cells, column));
+/// Titles are read from left to right. A bandwidth without a prefix belongs to the time before it,
+/// as in nccl-tests: "time algbw busbw time algbw busbw" are two groups. Nothing is found if two
+/// columns of times have different units.
+Columns columns_of_titles(const Cells& titles) {
+  Columns columns;
+  columns.cells = titles.size();
+  std::optional<double> extreme_unit;
+  int present = 0;  // group of the last time
+  for (std::size_t i = 0; i < titles.size(); ++i) {
+    Title title(titles[i]);
+    const int group = group_of(title.name);
+    const auto names = std::ranges::find_if(
+        kMeanings, [&title](std::string_view n) { return is_among(title.name, n); });
+    if (names == kMeanings.end()) continue;
+    const std::string_view column = names->substr(0, names->find(' '));
+    const auto unit_s =
+        unit_in(kTimeUnits, is_among(title.name, kSecondsNames) ? title.name : title.unit);
+    ++columns.named;
+    if (column == "bytes" && !columns.has("bytes") && !title.unit.empty()) {
+      const auto unit = unit_in(kSizeUnits, title.unit);
+      if (!unit) return {};
+      columns.bytes_unit = *unit;
+    }
+    if (column == "time") {
+      if (columns.has("time") && unit_s != columns.time_unit_s) return {};
+      columns.time_unit_s = unit_s;
+      // A second column of times without a prefix is in place, as in nccl-tests.
+      present = group >= 0 ? group : columns.has("time", 0) ? 1 : 0;
+    }
+    if (column == "min" || column == "max") extreme_unit = unit_s;
+    const int of_group = group >= 0 ? group : present;
+    // The first of its kind counts.
+    columns.places.try_emplace({column, is_among(column, kOfGroups) ? of_group : 0}, i);
+  }
+  if (extreme_unit && columns.time_unit_s && extreme_unit != columns.time_unit_s)
+    std::erase_if(columns.places, [](const auto& place) {
+      return place.first.first == "min" || place.first.first == "max";
+    });
+  return columns;
 }
-
-Columns columns_of_titles(const Cells& titles) { return HeaderReader().read(titles); }
 
 Columns columns_of_header(std::string_view line) { return with_separator(line, columns_of_titles); }
+
+Cells plain_titles(std::size_t cells) {
+  Cells titles = {"bytes", "seconds", "ranks", "collective", "type"};
+  titles.resize(cells);
+  return titles;
+}
+
+bool take_units(std::string_view line, Columns& columns) {
+  const auto words = words_of(line);
+  const bool is_of_units = !words.empty() && std::ranges::all_of(words, [](std::string_view word) {
+    return word.starts_with('(') && word.ends_with(')');
+  });
+  for (const std::string_view word : words) {
+    const std::string unit = Title(word).unit;
+    if (!is_of_units) break;
+    // The header's own units stand.
+    if (columns.bytes_unit == 1) columns.bytes_unit = unit_in(kSizeUnits, unit).value_or(1);
+    if (!columns.time_unit_s) columns.time_unit_s = unit_in(kTimeUnits, unit);
+  }
+  return is_of_units;
+}
 
 Columns columns_of_plain_row(std::string_view line) {
   return with_separator(line, columns_of_plain_cells);
@@ -260,39 +237,27 @@ Columns columns_of_plain_row(std::string_view line) {
 // whether two printed numbers can belong together, and an equality of doubles would not. "12.50" is
 // 12.495 to 12.505, and its quotient by "5.0" (4.95 to 5.05) is 2.474 to 2.526.
 
-namespace {
-
-// A decimal on the very border of its interval is not lost to binary rounding.
-constexpr double kBinaryRounding = 1e-12;
-
-/// Half a unit of the last digit that counts: 0.005 of "12.50", 5 of "1.2e+02". Zeros at the end of
-/// a whole number may stand for digits that were cut: 500 of "101000".
-double half_unit(std::string word) {
-  constexpr std::string_view kDigits = "0123456789";
-  const std::size_t end = std::min(word.find_first_of("eE"), word.size());
-  const bool whole = word.find('.') >= end;
-  std::size_t last = word.find_last_of(whole ? kDigits.substr(1) : kDigits, end - 1);
-  if (last == std::string::npos) last = end - 1;  // "0"
-  std::replace_if(
-      word.begin(), word.begin() + static_cast<std::ptrdiff_t>(end),
-      [](char c) { return c >= '0' && c <= '9'; }, '0');
-  word[last] = '1';
-  return 0.5 * std::abs(number_of(word).value_or(0));
-}
-
-}  // namespace
-
 Interval Interval::over(const Interval& divisor) const {
   constexpr double kNone = std::numeric_limits<double>::infinity();
   return {divisor.high < kNone && divisor.high > 0 ? low / divisor.high : 0,
           divisor.low > 0 ? high / divisor.low : kNone};
 }
 
-std::optional<Printed> printed_number(std::string_view word) {
+/// The last digit that counts is the 0 after the point of "12.50", the 2 of "1.2e+02". Zeros at the
+/// end of a whole number may stand for digits that were cut: "101000" is 100500 to 101500.
+std::optional<Interval> rounded_to(std::string_view word) {
   const auto value = number_of(word);
   if (!value) return std::nullopt;
-  const double slack = half_unit(std::string(word)) + kBinaryRounding * std::abs(*value);
-  return Printed{*value, {std::max(0.0, *value - slack), std::max(0.0, *value + slack)}};
+  const std::size_t end = std::min(word.find_first_of("eE"), word.size());
+  const std::size_t point = std::min(word.find('.'), end);
+  std::size_t last = word.find_last_of(point < end ? "0123456789" : "123456789", end - 1);
+  if (last == word.npos) last = end - 1;  // "0"
+  const double place = static_cast<double>(point) - static_cast<double>(last) - (last < point);
+  const double unit = number_of(fmt::format("1{}", word.substr(end))).value_or(0);
+  // A decimal on the very border of its interval is not lost to binary rounding.
+  constexpr double kBinaryRounding = 1e-12;
+  const double slack = 0.5 * unit * std::pow(10.0, place) + kBinaryRounding * std::abs(*value);
+  return Interval{std::max(0.0, *value - slack), std::max(0.0, *value + slack)};
 }
 
 // Cells become numbers here, for all formats of nccl-tests. A number keeps the interval of what it
@@ -301,69 +266,68 @@ std::optional<Printed> printed_number(std::string_view word) {
 namespace {
 
 constexpr double kLargestBytes = 1e15;
+constexpr std::size_t kLongestNumber = 64;  // characters
 
 /// The cell as number_of() reads it, with groups of three digits joined: "1,048,576" and "32_768".
 /// `whole`: the number has no decimals. Otherwise "1,234.50" is read, and "4,120" is not, because
 /// its comma may be a decimal point. Empty: no such number.
 std::string plain_digits(const std::string& cell, bool whole) {
-  const std::size_t first = cell.find_first_of(",_"), point = cell.find('.');
-  if (first == std::string::npos) return cell;
-  const char mark = cell[first];
-  const std::string before = cell.substr(0, point), digits = replaced(before, {&mark, 1}, "");
-  std::string grouped = digits;
-  for (std::size_t i = digits.size(); i > 3; i -= 3) grouped.insert(i - 3, 1, mark);
-  const bool certain =
-      whole || mark == '_' || point != std::string::npos || before.rfind(mark) > first;
-  if (!certain || grouped != before || first > point || digits[0] == '0' ||
-      digits.find_first_not_of("0123456789") != std::string::npos)
-    return {};
-  return replaced(cell, {&mark, 1}, "");
+  if (cell.find_first_of(",_") == std::string::npos) return cell;
+  static const std::regex groups(R"([1-9]\d{0,2}([,_])\d{3}((?:\1\d{3})*)(\..*)?)");
+  std::smatch found;
+  if (cell.size() > kLongestNumber || !std::regex_match(cell, found, groups)) return {};
+  const bool certain = whole || found[1] == "_" || found.length(2) > 0 || found.length(3) > 0;
+  return certain ? replaced(cell, found.str(1), "") : std::string();
 }
 
-std::optional<double> whole_number(const Cells& cells, int column) {
-  return number_of(plain_digits(cell_at(cells, column), true));
+std::optional<double> whole_number(const std::string& cell) {
+  return number_of(plain_digits(cell, true));
 }
 
-double seconds_or_none(const Cells& cells, int column) {
-  return std::max(0.0, number_of(plain_digits(cell_at(cells, column), false)).value_or(0));
-}
-
-std::optional<Interval> range_at(const Cells& cells, int column) {
-  const auto printed = printed_number(cell_at(cells, column));
-  return printed ? std::optional(printed->range) : std::nullopt;
-}
-
-Timing timing_of(const Cells& cells, const TimingColumns& columns) {
-  Timing t;
-  const auto time = printed_number(plain_digits(cell_at(cells, columns.time), false));
-  if (!time || time->value <= 0) return t;
-  t.time = time->value, t.time_range = time->range;
-  t.algbw = range_at(cells, columns.algbw), t.busbw = range_at(cells, columns.busbw);
-  t.low = seconds_or_none(cells, columns.low), t.high = seconds_or_none(cells, columns.high);
-  const auto wrong = number_at(cells, columns.wrong);
-  if (columns.wrong >= 0) t.checked = wrong.has_value();
-  t.wrong = wrong.value_or(0);
-  return t;
+/// Nothing if there is no time.
+void add_timing(const Cells& cells, const Columns& columns, int group, BandwidthRow& row) {
+  const auto digits_of = [&](std::string_view column) {
+    return plain_digits(columns.cell(cells, column, group), false);
+  };
+  const auto positive = [&](std::string_view column) {
+    return std::max(0.0, number_of(digits_of(column)).value_or(0));
+  };
+  if (positive("time") <= 0) return;
+  const auto wrong = number_of(columns.cell(cells, "wrong", group));
+  row.timings.push_back({.in_place = group == 1,
+                         .bytes = row.bytes,
+                         .time = positive("time"),
+                         .time_range = *rounded_to(digits_of("time")),
+                         .algbw = rounded_to(columns.cell(cells, "algbw", group)),
+                         .busbw = rounded_to(columns.cell(cells, "busbw", group)),
+                         .low = positive("min"),
+                         .high = positive("max"),
+                         .wrong = wrong.value_or(0)});
+  if (columns.has("wrong", group)) row.timings.back().checked = wrong.has_value();
 }
 
 }  // namespace
 
-std::optional<BandwidthRow> row_of(const Cells& cells, const Columns& columns) {
-  BandwidthRow row;
-  const auto size = whole_number(cells, columns.bytes);
-  if (!size || *size < 0 || *size * columns.bytes_unit > kLargestBytes) return std::nullopt;
-  row.bytes = *size * columns.bytes_unit;
-  if (columns.dtype >= 0) {
-    const auto type = dtype_of_log(cell_at(cells, columns.dtype));
-    if (!type) return std::nullopt;
-    row.dtype = *type;
-    row.count = whole_number(cells, columns.count);
-  }
-  if (const std::string redop = lowered(cell_at(cells, columns.redop)); !redop.empty())
+std::string unread(const Cells& cells, const Columns& columns, BandwidthRow& row) {
+  const std::string &type = columns.cell(cells, "dtype"), &bytes = columns.cell(cells, "bytes"),
+                    &time = columns.cell(cells, "time", columns.has("time", 0) ? 0 : 1);
+  const auto dtype = dtype_of_log(type);
+  if (!dtype && !type.empty()) return fmt::format("expected an element type, found \"{}\"", type);
+  const double size = whole_number(bytes).value_or(-1) * columns.bytes_unit;
+  if (size < 0 || size > kLargestBytes || (columns.has("dtype") && !dtype))
+    return fmt::format("expected a size, found \"{}\"", bytes);
+  if (dtype) row.dtype = *dtype, row.count = whole_number(columns.cell(cells, "count"));
+  row.bytes = size;
+  if (const std::string redop = lowered(columns.cell(cells, "redop")); !redop.empty())
     row.none = redop == "none", row.reduces = !row.none && redop != "-1";
-  if (const auto root = number_at(cells, columns.root)) row.rooted = *root >= 0;
-  for (int g = 0; g < 2; ++g) row.timings[g] = timing_of(cells, columns.timings[g]);
-  return row;
+  if (const auto root = number_of(columns.cell(cells, "root"))) row.rooted = *root >= 0;
+  for (const int group : {0, 1}) add_timing(cells, columns, group, row);
+  constexpr double kDay = 86400;
+  const bool too_long = std::ranges::any_of(row.timings, [&](const Timing& t) {
+    return t.time * columns.time_unit_s.value_or(1e-6) >= kDay;
+  });
+  if (!row.timings.empty() && !too_long) return "";
+  return fmt::format("expected a time above 0, found \"{}\"", time);
 }
 
 namespace {
@@ -388,36 +352,41 @@ constexpr std::array kTests = {
 
 std::span<const BandwidthTest> bandwidth_tests() { return kTests; }
 
+namespace {
+
+/// By its plain_word().
+const BandwidthTest* test_called(std::string_view key) {
+  const auto test =
+      std::ranges::find(kTests, key, [](const BandwidthTest& t) { return plain_word(t.name); });
+  return test == kTests.end() ? nullptr : test;
+}
+
+}  // namespace
+
 const BandwidthTest* test_named(std::string_view text) {
   const std::string key = plain_word(text);
-  for (const BandwidthTest& test : kTests)
-    if (key == plain_word(test.name)) return &test;
+  if (const BandwidthTest* test = test_called(key)) return test;
   if (const BandwidthTest* test = test_in(text)) return test;
   // Reduce is part of other names, and gather and scatter are, too.
   for (const std::string_view name :
        {"reducescatter", "allreduce", "allgather", "alltoall", "broadcast", "bcast"})
-    if (key.find(name) != std::string::npos)
-      return name == "bcast" ? test_of(Collective::broadcast) : test_named(name);
+    if (contains(key, name)) return test_called(name == "bcast" ? "broadcast" : name);
   return nullptr;
 }
 
 const BandwidthTest* test_of(Collective collective) {
-  for (const BandwidthTest& test : kTests)
-    if (test.collective == collective) return &test;
-  return nullptr;
+  return std::ranges::find(kTests, std::optional(collective), &BandwidthTest::collective);
 }
 
 const BandwidthTest* test_in(std::string_view text) {
   const BandwidthTest* found = nullptr;
-  for (std::size_t at = text.find("_perf"); at != std::string_view::npos;
-       at = text.find("_perf", at + 1)) {
-    std::size_t first = at;
-    while (first > 0 && (std::isalpha(static_cast<unsigned char>(text[first - 1])) != 0 ||
-                         text[first - 1] == '_'))
-      --first;
-    const std::string key = plain_word(text.substr(first, at - first));
-    for (const BandwidthTest& test : kTests)
-      if (key == plain_word(test.name)) found = &test;
+  for (std::size_t at = text.find("_perf"); at != text.npos; at = text.find("_perf", at + 1)) {
+    const std::string_view before = text.substr(0, at);
+    const auto end = std::ranges::find_if_not(before | std::views::reverse, [](unsigned char c) {
+      return std::isalpha(c) != 0 || c == '_';
+    });
+    const std::string_view name(end.base(), before.end());
+    if (const BandwidthTest* test = test_called(plain_word(name))) found = test;
   }
   return found;
 }

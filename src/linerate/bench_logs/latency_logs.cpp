@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 
@@ -58,10 +57,10 @@ Cells titles_of(std::string_view line) {
 /// The collective that a title names; nullopt: none, or another operation that is named after one.
 std::optional<Collective> collective_of_title(std::string_view title) {
   for (const std::string_view other : {"Neighborhood", "Non-blocking", "Non-Blocking", "Alltoallw"})
-    if (title.find(other) != std::string_view::npos) return std::nullopt;
+    if (contains(title, other)) return std::nullopt;
   if (const BandwidthTest* test = test_named(title)) return test->collective;
-  if (title.find("Reduce Latency") != std::string_view::npos) return Collective::reduce;
-  if (title.find("Barrier") != std::string_view::npos) return Collective::barrier;
+  if (contains(title, "Reduce Latency")) return Collective::reduce;
+  if (contains(title, "Barrier")) return Collective::barrier;
   return std::nullopt;
 }
 
@@ -93,8 +92,8 @@ std::string_view without_rendering(std::string_view line) {
 
 /// The title and the header are comments, whose marks some renderings of a log lose.
 bool is_comment(std::string_view line) {
-  return line.starts_with('#') || (line.starts_with("OSU ") && line.find(" Test") != line.npos) ||
-         (line.starts_with("Size ") && line.find("Latency") != line.npos);
+  return line.starts_with('#') || (line.starts_with("OSU ") && contains(line, " Test")) ||
+         (line.starts_with("Size ") && contains(line, "Latency"));
 }
 
 /// Reads a log line by line; several tests may follow each other in one.
@@ -105,8 +104,7 @@ class OsuReader {
 
   /// One line. It is a title, a header, a blank line that may end the table, a launcher's command,
   /// or a possible row.
-  void line(std::string_view text, std::size_t number) {
-    const std::string plain = plain_blanks(text);
+  void line(const std::string& plain, std::size_t number) {
     const std::string_view line = without_rendering(trim(without_label(plain)));
     if (is_comment(line))
       comment(trim(line.substr(line.starts_with('#') ? 1 : 0)));
@@ -115,7 +113,7 @@ class OsuReader {
     else if (const auto ranks = commanded_ranks(line))
       commanded_ranks_ = *ranks;
     else if (const auto words = words_of(line); other_test_.empty())
-      read_row({words.begin(), words.end()}, quoted_line(number, line));
+      read_row({words.begin(), words.end()}, number, line);
     else
       log_.leave_out(
           fmt::format("\"{}\" is not a collective that a training step uses; expected Allreduce, "
@@ -140,7 +138,7 @@ class OsuReader {
       begin_test(text);
     else if (text.starts_with("Datatype:"))
       dtype_ = dtype_of_log(trim(text.substr(9, text.find('.', 9) - 9))).value_or(dtype_);
-    else if (text.find("Latency") != std::string_view::npos)
+    else if (contains(text, "Latency"))
       begin_table(titles_of(text));
   }
 
@@ -158,10 +156,8 @@ class OsuReader {
     ranks_ = settle_ranks(log_.source(), commanded, log_.options().ranks);
     if (collective_) run_ = run_of(*collective_, ranks_, 1e-6);
     words_ = titles.size(), open_ = true, interrupted_ = false;
-    columns_ = columns_of_titles(titles);
-    sizeless_ = columns_.bytes < 0 && collective_ == Collective::barrier;
-    if (!sizeless_) return;
-    titles.insert(titles.begin(), "Size");
+    sizeless_ = !columns_of_titles(titles).has("bytes") && collective_ == Collective::barrier;
+    if (sizeless_) titles.insert(titles.begin(), "Size");
     columns_ = columns_of_titles(titles);
   }
 
@@ -170,39 +166,37 @@ class OsuReader {
     log_.add(std::exchange(run_, {}));
   }
 
-  /// Whether the words may be a row of the present table: as many as the header has titles, and the
-  /// first one a number. Other lines interrupt the table. Numbers of another shape also end it.
-  bool has_shape(const Cells& words, const std::string& where) {
+  /// A row has as many words as the header has titles, and the first one is a number. Other lines
+  /// interrupt the table. Numbers of another shape also end it.
+  void read_row(Cells words, std::size_t number, std::string_view line) {
+    const bool begun = !run_.rows.empty(), is_number = number_of(words[0]).has_value();
     // Some builds print more columns than they name; the first row says how many.
-    const bool first = open_ && run_.rows.empty() && !interrupted_;
-    if (first && words.size() > words_ && std::all_of(words.begin(), words.end(), number_of))
+    if (open_ && !begun && !interrupted_ && words.size() > words_ &&
+        std::all_of(words.begin(), words.end(), number_of))
       words_ = words.size();
-    const bool number = number_of(words[0]).has_value();
-    if (number && words.size() == words_) return true;
-    if (number && open_) log_.refuse(where);  // a row that was cut, or numbers of another shape
-    if (number && !run_.rows.empty()) open_ = false;
-    interrupted_ = true;
-    return false;
-  }
-
-  void read_row(Cells words, const std::string& where) {
-    if (!has_shape(words, where)) return;
+    if (!is_number || words.size() != words_) {
+      // A row that was cut, or numbers of another shape.
+      if (is_number && open_) log_.refuse(number, line);
+      open_ = open_ && !(is_number && begun);
+      interrupted_ = true;
+      return;
+    }
     if (sizeless_) words.insert(words.begin(), "0");
-    std::optional<BandwidthRow> row = row_of(words, columns_);
+    BandwidthRow row;
+    const bool is_read = unread(words, columns_, row).empty();
     // Lines of other programs come between the rows of a table, too. After them only a row larger
     // than the last is taken to be of this table.
-    const bool smaller = !run_.rows.empty() && (!row || row->bytes <= last_bytes_);
-    if (!open_ || (interrupted_ && smaller)) {
+    if (!open_ || (interrupted_ && begun && row.bytes <= last_bytes_)) {
       open_ = false;
       ++behind_;
       return;
     }
-    if (!collective_ || !row || !row->is_timed()) return log_.refuse(where);
-    last_bytes_ = row->bytes, interrupted_ = false;
+    if (!collective_ || !is_read) return log_.refuse(number, line);
+    last_bytes_ = row.bytes, interrupted_ = false;
     if (collective_ == Collective::all_gather || collective_ == Collective::all_to_all)
-      row->bytes = total_bytes(row->bytes, *collective_, ranks_, log_);
-    row->dtype = dtype_;
-    run_.rows.push_back(*row);
+      row.timings.front().bytes = total_bytes(row.bytes, *collective_, ranks_, log_);
+    row.dtype = dtype_;
+    run_.rows.push_back(row);
   }
 
   std::optional<Collective> collective_;
@@ -235,15 +229,14 @@ constexpr std::string_view kHeader = "Comm. Op";
 
 /// "64.0 MB", "0B"; nullopt: no size. Takes its words off.
 std::optional<double> take_size(std::vector<std::string_view>& words) {
-  constexpr std::array<std::string_view, 6> kUnits = {"B", "KB", "MB", "GB", "TB", "PB"};
-  const bool joined = words[0].ends_with('B');
-  if (!joined && words.size() < 2) return std::nullopt;
-  const std::string_view unit = joined ? words[0].substr(words[0].size() - 1) : words[1];
-  const auto number = number_of(joined ? words[0].substr(0, words[0].size() - 1) : words[0]);
-  const auto at = std::find(kUnits.begin(), kUnits.end(), unit);
-  if (!number || at == kUnits.end()) return std::nullopt;
-  words.erase(words.begin(), words.begin() + (joined ? 1 : 2));
-  return *number * std::pow(1024.0, at - kUnits.begin());
+  static const Cells kUnits = {"B", "KB", "MB", "GB", "TB", "PB"};
+  const std::size_t n = words[0].ends_with('B') ? 1 : 2;
+  if (words.size() < n) return std::nullopt;
+  const auto number = number_of(words[0].substr(0, words[0].size() - (n == 1 ? 1 : 0)));
+  const auto unit = std::ranges::find(kUnits, n == 1 ? "B" : words[1]);
+  if (!number || unit == kUnits.end()) return std::nullopt;
+  words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(n));
+  return *number * std::pow(1024.0, unit - kUnits.begin());
 }
 
 /// Collects rows first, because sizes of gathers need the number of ranks, which follows from all
@@ -253,8 +246,7 @@ class DeepSpeedReader {
   DeepSpeedReader(const std::string& name, const CollectiveLogOptions& options)
       : log_(name, "DeepSpeed", {.ranks = options.ranks}) {}
 
-  void line(std::string_view text, std::size_t number) {
-    const std::string plain = plain_blanks(text);
+  void line(const std::string& plain, std::size_t number) {
     const std::string_view line = without_label(plain);
     std::vector<std::string_view> words = words_of(line);
     if (line.find(kHeader) != std::string_view::npos) {
@@ -265,7 +257,7 @@ class DeepSpeedReader {
     } else if (open_ && words.size() > 1) {
       const auto bytes = take_size(words);
       // Others are another program's lines, or a send.
-      if (bytes && collective_ && !read_row(*bytes, words)) log_.refuse(quoted_line(number, line));
+      if (bytes && collective_ && !read_row(*bytes, words)) log_.refuse(number, line);
     }
   }
 
@@ -274,12 +266,12 @@ class DeepSpeedReader {
         log_.source(),
         possible_.single() ? std::optional(static_cast<int>(possible_.low)) : std::nullopt,
         log_.options().ranks);
-    for (auto& [collective, row] : rows_) {
+    for (auto& [collective, timing] : rows_) {
       if (collective == Collective::all_gather || collective == Collective::reduce_scatter)
-        row.bytes = total_bytes(row.bytes, collective, ranks, log_);
-      row.bytes = std::round(row.bytes);
+        timing.bytes = total_bytes(timing.bytes, collective, ranks, log_);
+      timing.bytes = std::round(timing.bytes);
       BandwidthRun run = run_of(collective, ranks, 1e-3);
-      run.rows.push_back(row);
+      run.rows = {{.says_type = false, .timings = {timing}}};
       log_.add(std::move(run));
     }
     log_.note("the latencies of DeepSpeed's logger also hold the wait for late ranks");
@@ -290,17 +282,12 @@ class DeepSpeedReader {
   /// false: it was cut.
   bool read_row(double bytes, const std::vector<std::string_view>& words) {
     constexpr std::size_t kNumbers = 5;  // count, total, mean, tput, busbw
-    std::vector<Printed> numbers;
-    for (std::size_t i = 0; i < std::min(words.size(), kNumbers); ++i)
-      if (const auto number = printed_number(words[i])) numbers.push_back(*number);
-    if (numbers.size() < kNumbers) return false;
-    const double mean_ms = numbers[2].value;
+    if (words.size() < kNumbers || !std::all_of(words.begin(), words.begin() + kNumbers, number_of))
+      return false;
+    const double mean_ms = *number_of(words[2]);
     if (!(bytes > 0 && mean_ms > 0)) return true;
-    BandwidthRow row;
-    row.bytes = bytes, row.says_type = false;
-    row.timings[0].time = mean_ms;
-    rows_.emplace_back(*collective_, row);
-    limit_ranks(numbers[3].range, numbers[4].range);
+    rows_.push_back({*collective_, {.bytes = bytes, .time = mean_ms}});
+    limit_ranks(*rounded_to(words[3]), *rounded_to(words[4]));
     return true;
   }
 
@@ -318,38 +305,27 @@ class DeepSpeedReader {
   BandwidthLog log_;
   bool open_ = false;
   std::optional<Collective> collective_;
-  std::vector<std::pair<Collective, BandwidthRow>> rows_;
+  std::vector<std::pair<Collective, Timing>> rows_;
   Interval possible_ = kAnyRanks;
 };
 
-/// Line by line.
-template <typename Reader>
-CollectiveLog read_lines(trace::InputFile& input, const CollectiveLogOptions& options) {
-  Reader reader(input.name(), options);
-  for (std::string_view line; input.next_line(line);) reader.line(line, input.line_number());
-  return reader.finish();
-}
-
 }  // namespace
 
-bool is_osu(std::string_view head) {
-  if (head.find("# OSU ") != std::string_view::npos) return true;
-  const std::size_t title = head.find("OSU MPI");
-  return title != std::string_view::npos &&
-         head.find("Latency(us)", title) != std::string_view::npos;
-}
+const LogFormat kOsu = {[](std::string_view head) {
+                          const std::size_t title = std::min(head.find("OSU MPI"), head.size());
+                          return contains(head, "# OSU ") ||
+                                 contains(head.substr(title), "Latency(us)");
+                        },
+                        [](trace::InputFile& input, const CollectiveLogOptions& options) {
+                          return read_lines(OsuReader(input.name(), options), input);
+                        }};
 
-CollectiveLog read_osu(trace::InputFile& input, const CollectiveLogOptions& options) {
-  return read_lines<OsuReader>(input, options);
-}
-
-bool is_deepspeed(std::string_view head) {
-  const std::size_t at = head.find(kHeader);
-  return at != std::string_view::npos && head.find("Message Size", at) != std::string_view::npos;
-}
-
-CollectiveLog read_deepspeed(trace::InputFile& input, const CollectiveLogOptions& options) {
-  return read_lines<DeepSpeedReader>(input, options);
-}
+const LogFormat kDeepSpeed = {
+    [](std::string_view head) {
+      return contains(head.substr(std::min(head.find(kHeader), head.size())), "Message Size");
+    },
+    [](trace::InputFile& input, const CollectiveLogOptions& options) {
+      return read_lines(DeepSpeedReader(input.name(), options), input);
+    }};
 
 }  // namespace linerate::bench_logs

@@ -4,6 +4,7 @@
 #include "linerate/bench_logs/log_readers.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -55,25 +56,6 @@ std::string_view label_of(std::string_view text) {
              : std::string_view();
 }
 
-/// For messages: without control characters and blanks in a row, cut at 80 characters.
-std::string shortened(std::string_view line) {
-  constexpr std::size_t kShown = 80;
-  std::string text;
-  for (const char c : line.substr(0, 4096)) {
-    const bool blank = static_cast<unsigned char>(c) <= ' ' || c == '\x7f';
-    if (!blank)
-      text += c;
-    else if (!text.empty() && text.back() != ' ')
-      text += ' ';
-  }
-  text = printable(trim(text));
-  if (text.size() <= kShown) return text;
-  std::size_t end = kShown;
-  // Not in the middle of a character of several bytes.
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80) --end;
-  return text.substr(0, end) + "...";
-}
-
 }  // namespace
 
 std::string_view without_label(std::string_view line) {
@@ -115,13 +97,8 @@ std::string_view take_line(std::string_view& text) {
 }
 
 bool is_among(std::string_view word, std::string_view names) {
-  if (word.empty() || word.find(' ') != std::string_view::npos) return false;
-  for (std::size_t at = 0; (at = names.find(word, at)) != std::string_view::npos; ++at) {
-    const std::size_t end = at + word.size();
-    if ((at == 0 || names[at - 1] == ' ') && (end == names.size() || names[end] == ' '))
-      return true;
-  }
-  return false;
+  const auto padded = [](std::string_view text) { return " " + std::string(text) + " "; };
+  return !word.empty() && !contains(word, " ") && contains(padded(names), padded(word));
 }
 
 std::string replaced(std::string_view text, std::string_view what, std::string_view with) {
@@ -133,8 +110,17 @@ std::string replaced(std::string_view text, std::string_view what, std::string_v
 
 std::string plain_blanks(std::string_view line) { return replaced(line, "\xc2\xa0", " "); }
 
-std::string quoted_line(std::size_t number, std::string_view line) {
-  return fmt::format("line {}: \"{}\"", number, shortened(line));
+std::string shortened(std::string_view line) {
+  constexpr std::size_t kShown = 80;
+  std::string text(line.substr(0, 4096));
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < ' ' || c == '\x7f'; }, ' ');
+  text = printable(fmt::format("{}", fmt::join(words_of(text), " ")));
+  if (text.size() <= kShown) return text;
+  std::size_t end = kShown;
+  // Not in the middle of a character of several bytes.
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80) --end;
+  return text.substr(0, end) + "...";
 }
 
 std::optional<double> number_of(std::string_view word) {
@@ -184,44 +170,31 @@ int settle_ranks(const std::string& name, std::optional<int> from_log,
 
 namespace {
 
-struct LogFormat {
-  bool (*matches)(std::string_view head);
-  CollectiveLog (*read)(trace::InputFile&, const CollectiveLogOptions&);
-};
-
 /// The first that matches reads.
-constexpr std::array kFormats = {LogFormat{is_nccl_tests_json, read_nccl_tests_json},
-                                 LogFormat{is_rccl_tests_json, read_rccl_tests_json},
-                                 LogFormat{is_collective_table, read_collective_table},
-                                 LogFormat{is_hccl_demo, read_collective_table},
-                                 LogFormat{is_deepspeed, read_deepspeed},
-                                 LogFormat{is_osu, read_osu},
-                                 LogFormat{is_nccl_tests, read_nccl_tests}};
+constexpr std::array kFormats = {&kNcclTestsJson, &kRcclTestsJson, &kTable,    &kHcclDemo,
+                                 &kDeepSpeed,     &kOsu,           &kNcclTests};
 
 /// Benchmarks that are not read, and the words by which their output is known.
-struct OtherBenchmark {
-  std::string_view name, mark;
-};
-constexpr std::array kOtherBenchmarks = {
-    OtherBenchmark{"Intel MPI Benchmarks", "Intel(R) MPI Benchmarks"},
-    OtherBenchmark{"Intel MPI Benchmarks", "Intel (R) MPI Benchmarks"},
-    OtherBenchmark{"Intel MPI Benchmarks", "IMB-MPI1"},
-    OtherBenchmark{"Intel MPI Benchmarks or oneCCL's benchmark", "#repetitions"},
-    OtherBenchmark{"perftest (ib_write_bw and its kin)", "#iterations"},
-    OtherBenchmark{"perftest (ib_write_bw and its kin)", "RDMA_Write BW Test"},
-    OtherBenchmark{"UCC's perftest", "Memory type:"},
-    OtherBenchmark{"nvbandwidth", "nvbandwidth Version"},
-    OtherBenchmark{"p2pBandwidthLatencyTest", "P2P Connectivity Matrix"},
-    OtherBenchmark{"DeepSpeed's communication benchmarks", "---- Performance of "},
-    OtherBenchmark{"hccl_demo", "hccl_demo"},
-    OtherBenchmark{"PARAM's communication benchmark", "COMMS-RES"},
-    OtherBenchmark{"iperf", "[ ID] Interval"},
+constexpr std::pair<std::string_view, std::string_view> kOtherBenchmarks[] = {
+    {"Intel MPI Benchmarks", "Intel(R) MPI Benchmarks"},
+    {"Intel MPI Benchmarks", "Intel (R) MPI Benchmarks"},
+    {"Intel MPI Benchmarks", "IMB-MPI1"},
+    {"Intel MPI Benchmarks or oneCCL's benchmark", "#repetitions"},
+    {"perftest (ib_write_bw and its kin)", "#iterations"},
+    {"perftest (ib_write_bw and its kin)", "RDMA_Write BW Test"},
+    {"UCC's perftest", "Memory type:"},
+    {"nvbandwidth", "nvbandwidth Version"},
+    {"p2pBandwidthLatencyTest", "P2P Connectivity Matrix"},
+    {"DeepSpeed's communication benchmarks", "---- Performance of "},
+    {"hccl_demo", "hccl_demo"},
+    {"PARAM's communication benchmark", "COMMS-RES"},
+    {"iperf", "[ ID] Interval"},
 };
 
 const LogFormat* format_of_log(std::string_view head) {
-  const auto found = std::find_if(kFormats.begin(), kFormats.end(),
-                                  [head](const LogFormat& f) { return f.matches(head); });
-  return found == kFormats.end() ? nullptr : found;
+  for (const LogFormat* format : kFormats)
+    if (format->matches(head)) return format;
+  return nullptr;
 }
 
 void refuse_by_name(const trace::InputFile& input, std::string_view head) {
@@ -229,14 +202,14 @@ void refuse_by_name(const trace::InputFile& input, std::string_view head) {
     throw InputError(input.name(),
                      "expected text in UTF-8, found UTF-16, as PowerShell writes it; convert it "
                      "with: iconv -f UTF-16 -t UTF-8");
-  for (const OtherBenchmark& other : kOtherBenchmarks)
-    if (head.find(other.mark) != std::string_view::npos)
+  for (const auto& [name, mark] : kOtherBenchmarks)
+    if (contains(head, mark))
       throw InputError(
           input.name(),
           fmt::format("output of {} is not read; expected a log of nccl-tests or OSU "
                       "micro-benchmarks, or its times as a table bytes,seconds,ranks,collective, "
                       "with the bytes of the whole array",
-                      other.name));
+                      name));
 }
 
 /// In quotes, for a message.
@@ -252,10 +225,10 @@ std::string first_line_of(std::string_view head) {
 CollectiveLog read_any(trace::InputFile& input, const CollectiveLogOptions& options) {
   if (const LogFormat* format = format_of_log(input.head())) return format->read(input, options);
   refuse_by_name(input, input.head());
-  if (is_plain_table(input.head())) return read_collective_table(input, options);
+  if (kPlainTable.matches(input.head())) return kPlainTable.read(input, options);
   const std::string first = first_line_of(input.head());
   // Debug output of NCCL may fill the head before the first header.
-  CollectiveLog log = read_nccl_tests(input, options);
+  CollectiveLog log = kNcclTests.read(input, options);
   if (log.rows.empty())
     throw InputError(
         input.name(),
@@ -269,6 +242,7 @@ CollectiveLog read_any(trace::InputFile& input, const CollectiveLogOptions& opti
 }  // namespace
 
 bool is_collective_log(std::string_view head) { return format_of_log(head) != nullptr; }
+bool is_nccl_tests_json(std::string_view head) { return kNcclTestsJson.matches(head); }
 
 CollectiveLog read_collective_log(trace::InputFile& input, const CollectiveLogOptions& options) {
   try {

@@ -36,26 +36,28 @@ CollectiveLog read_collective_log(trace::InputFile& input,
 CollectiveLog load_collective_log(const std::filesystem::path& path,
                                   const CollectiveLogOptions& options = {});
 
-// The readers, one per format.
+/// The line with plain blanks for non-breaking ones (U+00A0).
+std::string plain_blanks(std::string_view line);
 
-bool is_nccl_tests(std::string_view head);
-CollectiveLog read_nccl_tests(trace::InputFile& input, const CollectiveLogOptions& options);
-CollectiveLog read_nccl_tests_json(trace::InputFile& input, const CollectiveLogOptions& options);
-bool is_rccl_tests_json(std::string_view head);
-CollectiveLog read_rccl_tests_json(trace::InputFile& input, const CollectiveLogOptions& options);
-/// The summary of DeepSpeed's communication logger.
-bool is_deepspeed(std::string_view head);
-CollectiveLog read_deepspeed(trace::InputFile& input, const CollectiveLogOptions& options);
-bool is_osu(std::string_view head);
-CollectiveLog read_osu(trace::InputFile& input, const CollectiveLogOptions& options);
-/// A header that names sizes and times, with separators.
-bool is_collective_table(std::string_view head);
-/// The summary of Gaudi's hccl_demo: a table with blanks.
-bool is_hccl_demo(std::string_view head);
+/// A format of logs: how its head looks, and what reads it.
+struct LogFormat {
+  bool (*matches)(std::string_view head);
+  CollectiveLog (*read)(trace::InputFile&, const CollectiveLogOptions&);
+};
+extern const LogFormat kNcclTests, kNcclTestsJson, kRcclTestsJson, kOsu;
+extern const LogFormat kDeepSpeed;  // the summary of its communication logger
+extern const LogFormat kTable;      // a header that names sizes and times, with separators
+extern const LogFormat kHcclDemo;   // the summary of Gaudi's hccl_demo: a table with blanks
 /// A table with blanks, or without a header: "bytes,seconds". Other files may look like it, so only
 /// files that are given as measured times are asked.
-bool is_plain_table(std::string_view head);
-CollectiveLog read_collective_table(trace::InputFile& input, const CollectiveLogOptions& options);
+extern const LogFormat kPlainTable;
+/// By a reader of lines.
+template <typename Reader>
+CollectiveLog read_lines(Reader reader, trace::InputFile& input) {
+  for (std::string_view line; input.next_line(line);)
+    reader.line(plain_blanks(line), input.line_number());
+  return reader.finish();
+}
 
 // What launchers, schedulers and log collectors write before the lines of a program.
 
@@ -74,15 +76,16 @@ std::string without_repeated_label(std::string_view line);
 /// Lower case without the marks that differ between spellings: '_', '-' and blanks.
 std::string plain_word(std::string_view text);
 std::vector<std::string_view> words_of(std::string_view line);
+inline bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
 /// Takes off the first line of a text. Without its line end.
 std::string_view take_line(std::string_view& text);
 /// Whether the word is one of `names`, which single blanks divide.
 bool is_among(std::string_view word, std::string_view names);
 std::string replaced(std::string_view text, std::string_view what, std::string_view with);
-/// The line with plain blanks for non-breaking ones (U+00A0).
-std::string plain_blanks(std::string_view line);
-/// For messages: `line 7: "1048576 abc"`, shortened.
-std::string quoted_line(std::size_t number, std::string_view line);
+/// For messages: without control characters and blanks in a row, cut at 80 characters.
+std::string shortened(std::string_view line);
 /// The whole word as a number; "1.2e+06" and "12.00" included, "N/A" and "nan" not.
 std::optional<double> number_of(std::string_view word);
 /// "float", "ncclFloat32", "MPI_CHAR", "half", "bfloat16", "Float" ... nullopt when unknown.
@@ -105,27 +108,22 @@ using Cells = std::vector<std::string>;
 /// Cells between separators outside quotes and parentheses, without their quotes and the blanks
 /// around them; '\0': words. The empty cells outside "| a | b |" are none.
 Cells cells_of(std::string_view line, char separator);
-/// Empty if the column is absent (-1).
-const std::string& cell_at(const Cells& cells, int column);
-std::optional<double> number_at(const Cells& cells, int column);
-
-/// Column numbers, -1 if absent.
-struct TimingColumns {
-  int time = -1, algbw = -1, busbw = -1, wrong = -1, low = -1, high = -1;
-};
 
 struct Columns {
-  int bytes = -1, count = -1, dtype = -1, redop = -1, root = -1;
-  int ranks = -1, nodes = -1, ranks_per_node = -1, gpus_per_rank = -1, collective = -1,
-      in_place = -1;
-  TimingColumns timings[2];           // out of place, in place
+  /// By what a column holds, the first word of its names in columns.cpp, and by its group: times
+  /// out of place are 0, those in place 1, and so are their bandwidths. All else is 0.
+  std::map<std::pair<std::string_view, int>, std::size_t> places;
   double bytes_unit = 1;              // bytes
   std::optional<double> time_unit_s;  // absent: the header does not say
   std::size_t cells = 0;
   std::size_t named = 0;  // cells that the header's words explain
   char separator = '\0';  // '\0': blanks
 
-  bool known() const { return bytes >= 0 && (timings[0].time >= 0 || timings[1].time >= 0); }
+  bool has(std::string_view column, int group) const { return places.contains({column, group}); }
+  bool has(std::string_view column) const { return has(column, 0) || has(column, 1); }
+  bool known() const { return has("bytes") && has("time"); }
+  /// Empty if the column is absent.
+  const std::string& cell(const Cells& line, std::string_view column, int group = 0) const;
 };
 
 /// Any order, any case: "size(B)", "bytes", "msg_size"; "seconds", "time_us", "latency(ms)",
@@ -134,6 +132,11 @@ struct Columns {
 Columns columns_of_titles(const Cells& titles);
 /// Separated by ',', ';', '|', tabs or blanks. Not known() if size or time is missing.
 Columns columns_of_header(std::string_view line);
+/// Takes the units of a line below the header, "(B)  (elements)  (us)"; false: it is no such line.
+bool take_units(std::string_view line, Columns& columns);
+/// The titles that a row without a header has, in this order: two to five cells.
+inline constexpr std::size_t kPlainTitles = 5;
+Cells plain_titles(std::size_t cells);
 /// Without a header: bytes,seconds[,ranks[,collective[,type]]]. Not known() for anything else.
 Columns columns_of_plain_row(std::string_view line);
 
@@ -154,14 +157,9 @@ struct Interval {
   Interval over(const Interval& divisor) const;
 };
 
-struct Printed {
-  double value = 0;
-  Interval range;  // half a unit of its last digit either way, never below 0
-};
-
-/// "12.50" stands for 12.495 to 12.505, "1.2e+02" for 115 to 125, "2200" for 2150 to 2250: its
-/// zeros may be digits that were cut. nullopt for other words.
-std::optional<Printed> printed_number(std::string_view word);
+/// What was rounded to it: "12.50" stands for 12.495 to 12.505, "1.2e+02" for 115 to 125, "2200"
+/// for 2150 to 2250: its zeros may be digits that were cut. Never below 0. nullopt: no number.
+std::optional<Interval> rounded_to(std::string_view word);
 
 // The tests of nccl-tests, by name and by what their rows look like.
 
@@ -194,30 +192,31 @@ const BandwidthTest* test_of(Collective collective);
 /// One group of columns: out of place or in place. Intervals are what the printed numbers may have
 /// been.
 struct Timing {
-  double time = 0;  // as printed, > 0; 0: none
-  Interval time_range;
-  std::optional<Interval> algbw, busbw;  // GB/s
-  double low = 0, high = 0;              // least and largest repetition as printed, else 0
-  std::optional<bool> checked;           // a number; false: "N/A"; absent: no such column
-  double wrong = 0;                      // elements
+  bool in_place = false;
+  double bytes = 0;  // of the row
+  double time = 0;   // as printed, > 0
+  Interval time_range = {};
+  std::optional<Interval> algbw = {}, busbw = {};  // GB/s
+  double low = 0, high = 0;          // least and largest repetition as printed, else 0
+  std::optional<bool> checked = {};  // a number; false: "N/A"; absent: no such column
+  double wrong = 0;                  // elements
 };
 
 /// One row as printed; `bytes` is the size column in bytes, in the log's own convention.
 struct BandwidthRow {
   double bytes = 0;
-  std::optional<double> count;  // elements
+  std::optional<double> count = {};  // elements
   DType dtype = DType::f32;
   bool says_type = true;
-  std::optional<bool> reduces, rooted;  // absent: the columns do not say
-  bool none = false;                    // the operation's column says "none"
-  bool travelled = false;               // algbw was what travels: without_travelled()
-  Timing timings[2];                    // out of place, in place
-
-  bool is_timed() const { return timings[0].time > 0 || timings[1].time > 0; }
+  std::optional<bool> reduces = {}, rooted = {};  // absent: the columns do not say
+  bool none = false;                              // the operation's column says "none"
+  bool travelled = false;                         // algbw was what travels: without_travelled()
+  std::vector<Timing> timings;                    // out of place, then in place; at least one
 };
 
-/// nullopt if size or type cannot be read. Both times of a row that was not timed are 0.
-std::optional<BandwidthRow> row_of(const Cells& cells, const Columns& columns);
+/// Reads the cells into `row`. Returns why they cannot be read; empty: they were. A column of types
+/// that is absent leaves the row without one.
+std::string unread(const Cells& cells, const Columns& columns, BandwidthRow& row);
 
 /// The lines "Rank 3 Group 0 Pid 12 on node1 device 3" of one run. Lines get lost, so the highest
 /// number counts if there is one communicator: with lines of ranks 0, 1 and 3 there are four ranks.
@@ -225,39 +224,37 @@ class ListedRanks {
  public:
   /// Numbers that no rank or group can have are passed over.
   void add(double rank, double group, std::string_view host, std::string_view device);
-  void set(int ranks, int ranks_per_node = 0);
+  void set(int ranks, int ranks_per_node = 0) { ranks_ = ranks, ranks_per_node_ = ranks_per_node; }
   /// Ranks of one communicator; nullopt: nothing is listed.
   std::optional<int> ranks() const;
   /// Ranks on each node; 0 if the hosts do not say: they are absent, uneven, or have one name for
   /// several machines. If the list was cut, the device of the last listed rank may say it. Rank 7
-  /// on device 7 ends a node of eight.
-  int ranks_per_node(int ranks) const;
-  /// What ranks_per_node() takes for granted, for people; empty: nothing.
-  std::string doubt(int ranks) const;
+  /// on device 7 ends a node of eight. The text says what is taken for granted; empty: nothing.
+  std::pair<int, std::string> ranks_per_node(int ranks) const;
 
  private:
-  bool is_cut(int ranks) const;
   struct Group {
     int lines = 0;
     std::map<std::string, int> of_host = {};
   };
+  const Group& largest() const;
   std::map<int, Group> groups_;
   std::set<std::pair<std::string, std::string>> devices_;  // by host
-  int highest_rank_ = -1;
-  std::optional<int> last_device_;  // of the highest rank
+  int highest_rank_ = -1, last_device_ = 0;                // the device of the highest rank
   bool one_name_for_several_ = false;
   std::optional<int> ranks_, ranks_per_node_;  // set() outright
 };
 
 /// How credible a title is.
 enum class TitleStrength { mention, command, statement };
+using TestTitle = std::pair<TitleStrength, const BandwidthTest*>;
 
 /// The rows between two headers, with what the log says about them: listed ranks, and titles in the
 /// order in which they came.
 struct BandwidthRun {
   std::vector<BandwidthRow> rows;
   ListedRanks listed;
-  std::vector<std::pair<TitleStrength, const BandwidthTest*>> titles;
+  std::vector<TestTitle> titles;
   std::optional<double> unit_s;  // of the times; absent: us or ms, as the bandwidths say
   bool is_of_2017 = false;       // if the bandwidths do not say: that year prints ms
   bool failed = false;           // the footer says that results were out of bounds
@@ -288,9 +285,9 @@ class BandwidthLog {
   void note(const std::string& text) {
     if (said_.insert(text).second) log_.note(text);
   }
-  /// Counts a row that could not be read; the message quotes the first `where`, quoted_line(), and
-  /// says why it was, if that is known.
-  void refuse(const std::string& where, const std::string& why = "");
+  /// Counts a row that could not be read; the message quotes the first one, and says why it was, if
+  /// that is known.
+  void refuse(std::size_t line_number, std::string_view line, const std::string& why = "");
   /// Notes why readable rows are not used. It is an error if no others are left.
   void leave_out(const std::string& why) { left_out_.push_back(why); }
   /// Rows whose bandwidths contradict their times are refused; an ambiguous run, or part of one, is
@@ -301,7 +298,6 @@ class BandwidthLog {
 
  private:
   void check_collective(const BandwidthRun& run) const;
-  void refuse_damaged(std::vector<BandwidthRow>& rows, double unit_s);
   void add_stretch(const BandwidthRun& run, Rows rows, double unit_s);
   int settled_ranks(const BandwidthRun& run, const Interval& possible);
   void note_other_title(const BandwidthRun& run, const BandwidthTest& test);

@@ -10,22 +10,24 @@
 // rows of 8 and 16 bytes. The footer closes the first run, so the last two rows are a second one,
 // under the same header and without ranks of its own.
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 
 #include "linerate/bench_logs/log_readers.hpp"
-#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::bench_logs {
 namespace {
 
 using Words = std::vector<std::string_view>;
+constexpr std::string_view kDigits = "0123456789";
 
 /// What the line above the rows says about them.
 struct Header {
   Columns columns;
   bool is_of_2017 = false;    // "bytes" and "N"
+  bool is_in_place = false;   // its one group of times
   bool counts_wrong = false;  // until 2022 "error" is a difference, which may be small and right
 };
 
@@ -46,29 +48,22 @@ Header header_of(Words words) {
   Cells titles(words.begin(), words.end());
   if (titles[3] == "op") titles[3] = "redop";
   const Columns columns = columns_of_titles(titles);
-  if (columns.timings[0].time < 0 || columns.timings[0].algbw < columns.timings[0].time) return {};
+  if (!columns.has("time", 0) || !columns.has("algbw", 0)) return {};
   return {.columns = columns,
           .is_of_2017 = titles[0] == "bytes" && titles[1] == "N",
           .counts_wrong = std::find(words.begin(), words.end(), "wrong") != words.end()};
 }
 
 bool is_whole(std::string_view word) {
-  return !word.empty() && word.size() < 19 &&
-         word.find_first_not_of("0123456789") == std::string_view::npos;
+  return !word.empty() && word.size() < 19 && word.find_first_not_of(kDigits) == word.npos;
 }
 
 /// "sum", "none", "prod": a word that is no number.
-bool is_redop(std::string_view word) {
-  return std::all_of(word.begin(), word.end(), [](char c) {
-    return c == '_' || std::isalpha(static_cast<unsigned char>(c)) != 0;
-  });
-}
+bool is_redop(char c) { return c == '_' || std::isalpha(static_cast<unsigned char>(c)) != 0; }
 
 /// Two words of a time stamp (-T) may follow the last column.
 Words without_time_stamp(Words words) {
-  while (words.size() > 3 &&
-         (words.back().find(':') != std::string_view::npos ||
-          words.back().find('-', 1) != std::string_view::npos) &&
+  while (words.size() > 3 && words.back().find_first_of(":-", 1) != std::string_view::npos &&
          !number_of(words.back()))
     words.pop_back();
   return words;
@@ -94,14 +89,15 @@ std::optional<Cells> cells_under(const Words& line, const Columns& c) {
     cells.insert(cells.begin() + static_cast<std::ptrdiff_t>(at), n, "");
   };
   // A test that does not reduce leaves the value out in some eras, and the column in others.
-  if (c.redop >= 0 && !(words.size() > 3 && is_redop(words[3]))) leave_blank(3, 1);
-  if (c.timings[0].time >= 0 && c.timings[1].time >= 0) {
-    const auto first = to_index(c.timings[1].time - c.timings[0].time);
-    const std::size_t second = c.cells - to_index(c.timings[1].time);
+  const bool has_redop = words.size() > 3 && std::ranges::all_of(words[3], is_redop);
+  if (c.has("redop") && !has_redop) leave_blank(3, 1);
+  if (c.has("time", 0) && c.has("time", 1)) {
+    const std::size_t at = c.places.at({"time", 1}), first = at - c.places.at({"time", 0});
+    const std::size_t second = c.cells - at;
     if (cells.size() + first == c.cells && stands_after_gap(words, second))
       leave_blank(cells.size() - second, first);
   }
-  if (c.root >= 0 && cells.size() + 1 == c.cells) leave_blank(to_index(c.root), 1);
+  if (c.has("root") && cells.size() + 1 == c.cells) leave_blank(c.places.at({"root", 0}), 1);
   return cells.size() == c.cells ? std::optional(cells) : std::nullopt;
 }
 
@@ -109,16 +105,19 @@ std::optional<Cells> cells_under(const Words& line, const Columns& c) {
 /// that the test has none. nullopt: it is no row of this layout, or was not timed.
 std::optional<BandwidthRow> parse_row(const Words& line, const Header& header, bool stated) {
   const auto cells = cells_under(line, header.columns);
-  std::optional<BandwidthRow> row = cells ? row_of(*cells, header.columns) : std::nullopt;
-  if (!row || !row->is_timed()) return std::nullopt;
-  if (const std::string& root = cell_at(*cells, header.columns.root); !root.empty()) {
+  BandwidthRow row;
+  if (!cells || !unread(*cells, header.columns, row).empty()) return std::nullopt;
+  if (const std::string& root = header.columns.cell(*cells, "root"); !root.empty()) {
     const auto number = number_of(root);
     if (!number || *number < -1 || *number != std::floor(*number)) return std::nullopt;
-  } else if (stated || row->reduces) {
-    row->rooted = false;
+  } else if (stated || row.reduces) {
+    row.rooted = false;
   }
-  if (stated && !row->reduces) row->reduces = false;
-  if (!header.counts_wrong) row->timings[0].wrong = row->timings[1].wrong = 0;
+  if (stated && !row.reduces) row.reduces = false;
+  for (Timing& t : row.timings) {
+    if (!header.counts_wrong) t.wrong = 0;
+    t.in_place = t.in_place || header.is_in_place;
+  }
   return row;
 }
 
@@ -130,7 +129,7 @@ Words row_words(std::string_view line) {
     if (words[i].find('#') != std::string_view::npos) return {};  // commented out
     if (!is_whole(words[i + 1]) || !dtype_of_log(words[i + 2])) continue;
     // A label may cling to the size.
-    const std::size_t digits = words[i].find_last_not_of("0123456789") + 1;
+    const std::size_t digits = words[i].find_last_not_of(kDigits) + 1;
     if (digits == words[i].size() ||
         (digits > 0 && std::isalnum(static_cast<unsigned char>(words[i][digits - 1])) != 0))
       continue;
@@ -146,48 +145,46 @@ Words row_words(std::string_view line) {
 /// statement. A name with options after it is a command that ran or was meant to run. Any other
 /// name is a mention.
 TitleStrength strength_of(std::string_view line) {
-  if (line.find("Collective test ") != std::string_view::npos) return TitleStrength::statement;
-  const std::size_t name = line.rfind("_perf");  // at npos nothing is found
-  return line.find(" -", name) != std::string_view::npos ? TitleStrength::command
-                                                         : TitleStrength::mention;
+  if (contains(line, "Collective test ")) return TitleStrength::statement;
+  return contains(line.substr(line.rfind("_perf")), " -") ? TitleStrength::command
+                                                          : TitleStrength::mention;
 }
 
 /// Cuts a log into runs. Titles come before the run that they are about, so they wait in `pending_`
 /// until its first row or header.
 class Scanner {
  public:
-  explicit Scanner(BandwidthLog& log) : log_(log) {}
-
-  std::vector<BandwidthRun> scan(trace::InputFile& input) {
-    for (std::string_view line; input.next_line(line);) read_line(line, input.line_number());
-    return std::move(runs_);
-  }
+  explicit Scanner(BandwidthLog log) : log_(std::move(log)) {}
 
   /// A line is tried as a row first. If it is none, it may name a test, open or close a run, be a
   /// header, or list a rank. A line of numbers under a header that is no row counts as refused.
-  void read_line(std::string_view text, std::size_t number) {
+  void line(const std::string& line, std::size_t number) {
     line_number_ = number;
-    const std::string line = plain_blanks(text), unlabelled = without_repeated_label(line);
+    const std::string unlabelled = without_repeated_label(line);
     const Words words = words_of(line), row = row_words(unlabelled);
     if (!row.empty()) return read_row(row, line);
-    const bool concluded = line.find("Collective test concluded") != std::string_view::npos;
+    const bool concluded = contains(line, "Collective test concluded");
     if (const BandwidthTest* test = test_in(line)) {
       if (concluded)
         run().titles.emplace_back(TitleStrength::statement, test);
       else
         pending_.emplace_back(strength_of(line), test);
     }
-    if (concluded || line.find("Collective test starting") != std::string_view::npos)
-      closed_ = has_rows_;
+    if (concluded || contains(line, "Collective test starting")) closed_ = has_rows_;
     const std::size_t hash = line.find('#');
     if (hash != std::string_view::npos)
       read_comment(words_of(line.substr(hash + 1)), line);
-    else if (line.find("algbw") != std::string_view::npos)
+    else if (contains(line, "algbw"))
       read_header(words);  // the mark was lost on the way
     else if (found_header() && words.size() >= 7 && number_of(words[0]))
-      log_.refuse(quoted_line(line_number_, line));
+      log_.refuse(line_number_, line);
     else if (!words.empty())
       text_between_ = true;
+  }
+
+  CollectiveLog finish() {
+    for (BandwidthRun& run : runs_) log_.add(std::move(run));
+    return log_.finish();
   }
 
   bool found_rows() const { return !runs_.empty() && !runs_.back().rows.empty(); }
@@ -214,9 +211,7 @@ class Scanner {
     if (has_rows_) begin_run();
     closed_ = false;
     header_ = header;
-    TimingColumns* groups = header_.columns.timings;
-    if (in_place_alone_ && groups[1].time < 0) std::swap(groups[0], groups[1]);
-    in_place_alone_ = false;
+    header_.is_in_place = std::exchange(in_place_alone_, false) && !header.columns.has("time", 1);
     has_header_ = true;
     run().is_of_2017 = header.is_of_2017;
     take_titles();
@@ -224,14 +219,11 @@ class Scanner {
 
   void read_comment(const Words& words, std::string_view line) {
     read_header(words);
-    if (line.find("# nThread") != std::string_view::npos) begin_run_above_header();
-    if (line.find("Avg bus bandwidth") != std::string_view::npos) closed_ = true;
+    if (contains(line, "# nThread")) begin_run_above_header();
+    if (contains(line, "Avg bus bandwidth")) closed_ = true;
     // Above the header, over the columns of each.
-    if (line.find("in-place") != std::string_view::npos)
-      in_place_alone_ = line.find("out-of-place") == std::string_view::npos;
-    if (line.find("Out of bounds values") != std::string_view::npos &&
-        line.find("FAILED") != std::string_view::npos)
-      run().failed = true;
+    if (contains(line, "in-place")) in_place_alone_ = !contains(line, "out-of-place");
+    if (contains(line, "Out of bounds values") && contains(line, "FAILED")) run().failed = true;
     read_rank(words);
   }
 
@@ -244,10 +236,10 @@ class Scanner {
       return {};
     };
     if (words.empty() || words[0] != "Rank") return;
-    const auto rank = number_of(after("Rank"));
-    if (!rank || *rank < 0 || *rank >= kMostRanks || *rank != std::floor(*rank)) return;
+    const double rank = number_of(after("Rank")).value_or(-1);
+    if (rank < 0 || rank >= kMostRanks || rank != std::floor(rank)) return;
     begin_run_above_header();
-    run().listed.add(*rank, number_of(after("Group")).value_or(0), after("on"), after("device"));
+    run().listed.add(rank, number_of(after("Group")).value_or(0), after("on"), after("device"));
   }
 
   void take_titles() {
@@ -260,9 +252,8 @@ class Scanner {
   /// after some text.
   bool begins_run(double bytes) {
     if (run().rows.empty()) return false;
-    const bool command = std::any_of(pending_.begin(), pending_.end(), [](const auto& title) {
-      return title.first != TitleStrength::mention;
-    });
+    const bool command = std::ranges::any_of(
+        pending_, [](const TestTitle& title) { return title.first != TitleStrength::mention; });
     const bool again = bytes <= run().rows.back().bytes;
     return closed_ || (again && (command || (text_between_ && !has_header_)));
   }
@@ -275,7 +266,7 @@ class Scanner {
     if (!row && !has_header_) row = parse_row(words, usual_, false);
     if (!row) {
       has_rows_ = true;
-      log_.refuse(quoted_line(line_number_, line));
+      log_.refuse(line_number_, line);
       return;
     }
     if (begins_run(row->bytes)) begin_run();
@@ -286,7 +277,7 @@ class Scanner {
     if (row->bytes > 0) run().rows.push_back(*row);
   }
 
-  BandwidthLog& log_;
+  BandwidthLog log_;
   std::size_t line_number_ = 0;
   std::vector<BandwidthRun> runs_;
   Header header_;
@@ -298,30 +289,28 @@ class Scanner {
   bool in_place_alone_ = false;  // the next header is of in place only
   bool closed_ = false;          // its footer was read
   bool text_between_ = false;    // since the last row
-  std::vector<std::pair<TitleStrength, const BandwidthTest*>> pending_;
+  std::vector<TestTitle> pending_;
 };
+
+constexpr std::array<std::string_view, 3> kMarks = {"# nThread ", "# nccl-tests version",
+                                                    "# rccl-tests"};
 
 }  // namespace
 
-bool is_nccl_tests(std::string_view head) {
-  BandwidthLog log("", "", {});
-  Scanner scanner(log);
-  for (std::size_t number = 1; !head.empty(); ++number) {
-    const std::string_view line = take_line(head);
-    if (line.find("# nThread ") != std::string_view::npos ||
-        line.find("# nccl-tests version") != std::string_view::npos ||
-        line.find("# rccl-tests") != std::string_view::npos)
-      return true;
-    scanner.read_line(line, number);
-    if (scanner.found_rows() || scanner.found_header()) return true;
-  }
-  return false;
-}
-
-CollectiveLog read_nccl_tests(trace::InputFile& input, const CollectiveLogOptions& options) {
-  BandwidthLog log(input.name(), "nccl-tests", options);
-  for (BandwidthRun& run : Scanner(log).scan(input)) log.add(std::move(run));
-  return log.finish();
-}
+const LogFormat kNcclTests = {
+    [](std::string_view head) {
+      Scanner scanner(BandwidthLog("", "", {}));
+      while (!head.empty()) {
+        const std::string_view line = take_line(head);
+        if (std::ranges::any_of(kMarks, [line](auto mark) { return contains(line, mark); }))
+          return true;
+        scanner.line(plain_blanks(line), 0);
+        if (scanner.found_rows() || scanner.found_header()) return true;
+      }
+      return false;
+    },
+    [](trace::InputFile& input, const CollectiveLogOptions& options) {
+      return read_lines(Scanner(BandwidthLog(input.name(), "nccl-tests", options)), input);
+    }};
 
 }  // namespace linerate::bench_logs

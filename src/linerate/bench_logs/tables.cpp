@@ -41,38 +41,6 @@ bool is_rule(std::string_view line) {
   return line.find_first_not_of("|-+=: \t") == std::string_view::npos;
 }
 
-/// "(B)   (elements)   (us)", below the names of the columns.
-bool is_line_of_units(std::string_view line) {
-  const auto words = words_of(line);
-  return !words.empty() && std::all_of(words.begin(), words.end(), [](std::string_view word) {
-    return word.starts_with('(') && word.ends_with(')');
-  });
-}
-
-/// The header with each unit of the line below it appended to a name. Units stand under their
-/// names, aligned at the left or the right. So a unit belongs to the name whose left or right end
-/// is nearest to its own. "size time" over "(B) (us)" becomes "size(B) time(us)".
-std::string with_units(const std::string& header, const std::string& units) {
-  const auto ends_in = [](std::string_view word, const std::string& line) {
-    const auto begin = word.data() - line.data();
-    return std::pair(begin, begin + std::ssize(word));
-  };
-  const auto words = words_of(header);
-  std::vector<std::string> names(words.begin(), words.end());
-  for (const std::string_view unit : words_of(units)) {
-    const auto [begin, end] = ends_in(unit, units);
-    const auto off = [&, from = begin, to = end](std::string_view word) {
-      const auto ends = ends_in(word, header);
-      return std::min(std::abs(ends.first - from), std::abs(ends.second - to));
-    };
-    const auto nearest_word =
-        std::min_element(words.begin(), words.end(),
-                         [&](std::string_view x, std::string_view y) { return off(x) < off(y); });
-    names[to_index(nearest_word - words.begin())] += unit;
-  }
-  return join(names, "  ");
-}
-
 bool is_false(const std::string& cell) {
   return cell.empty() || is_among(lowered(cell), "0 false no out");
 }
@@ -107,8 +75,29 @@ class TableReader {
               const std::string& format = "table", BandwidthRun known = {})
       : named_type_(dtype_named_in(name)), known_(std::move(known)), log_(name, format, options) {}
 
-  CollectiveLog read(trace::InputFile& input) {
-    for (std::string_view line; input.next_line(line);) read_line(line, input.line_number());
+  void line(const std::string& plain, std::size_t number) {
+    const std::string_view text = trim(plain);
+    if (text.empty() || is_rule(text)) return;
+    if (below_header_ && take_units(text, columns_)) return note_unit();
+    if (const Columns header = columns_of_header(text); is_header(header)) {
+      columns_ = header, header_number_ = number, below_header_ = true;
+      note_unit();
+    } else if (columns_.known() && lacks_unit()) {
+      refuse_unit();
+    } else if (!text.starts_with('#')) {
+      below_header_ = false;
+      const bool first = !columns_.known();
+      if (first) columns_ = columns_of_plain_row(text);
+      // Lines before a table are no rows of it.
+      if (!columns_.known()) return read_title(text);
+      const Cells cells = cells_of(text, columns_.separator);
+      if (first) note_plain(cells);
+      if (!is_row(cells)) return;
+      if (const std::string why = add_row(cells); !why.empty()) log_.refuse(number, text, why);
+    }
+  }
+
+  CollectiveLog finish() {
     if (columns_.known() && lacks_unit()) refuse_unit();
     for (auto& [kind, run] : runs_) {
       name_collective(run);
@@ -118,40 +107,8 @@ class TableReader {
   }
 
  private:
-  void read_line(std::string_view line, std::size_t number) {
-    const std::string plain = plain_blanks(line);
-    const std::string_view text = trim(plain);
-    if (text.empty() || is_rule(text)) return;
-    if (!header_.empty() && columns_.known() && is_line_of_units(text)) {
-      read_header(with_units(header_, plain), number);
-    } else if (is_header(columns_of_header(text))) {
-      read_header(plain, number);
-    } else if (columns_.known() && lacks_unit()) {
-      refuse_unit();
-    } else if (!text.starts_with('#')) {
-      const bool first = !columns_.known();
-      if (first) columns_ = columns_of_plain_row(text);
-      // Lines before a table are no rows of it.
-      if (!columns_.known()) return read_title(text);
-      const Cells cells = cells_of(text, columns_.separator);
-      if (first) note_plain(cells);
-      if (!is_row(cells)) return;
-      if (const std::string why = add_row(cells); !why.empty())
-        log_.refuse(quoted_line(number, text), why);
-    }
-  }
-
-  void read_header(const std::string& line, std::size_t number) {
-    header_ = line, header_number_ = number;
-    columns_ = columns_of_header(trim(line));
-    note_unit();
-  }
-
   /// The bandwidths may say it, as in nccl-tests, or the line below.
-  bool lacks_unit() const {
-    const bool bandwidths = columns_.timings[0].algbw >= 0 || columns_.timings[1].algbw >= 0;
-    return !columns_.time_unit_s && !bandwidths;
-  }
+  bool lacks_unit() const { return !columns_.time_unit_s && !columns_.has("algbw"); }
 
   [[noreturn]] void refuse_unit() const {
     throw InputError(fmt::format("{}:{}", log_.source(), header_number_),
@@ -169,52 +126,37 @@ class TableReader {
   /// row with an unreadable size is one if it has enough cells, and is then refused with its
   /// reason.
   bool is_row(const Cells& cells) const {
-    const bool sized = to_index(columns_.bytes) < cells.size() &&
-                       number_of(cell_at(cells, columns_.bytes)).has_value();
-    return sized || cells.size() >= columns_.cells;
+    const std::size_t size = columns_.places.at({"bytes", 0});
+    return cells.size() >= columns_.cells || (size < cells.size() && number_of(cells[size]));
   }
 
   /// MB is 10^6 bytes, and many who write it mean 2^20.
   void note_unit() {
-    constexpr std::array<std::string_view, 3> kDecimal = {"kB", "MB", "GB"},
-                                              kBinary = {"KiB", "MiB", "GiB"};
-    for (std::size_t i = 0; i < kDecimal.size(); ++i)
-      if (columns_.bytes_unit == std::pow(1e3, i + 1))
-        log_.note(fmt::format("sizes in {} are read as 10^{} bytes; write {} if 2^{} was meant",
-                              kDecimal[i], 3 * (i + 1), kBinary[i], 10 * (i + 1)));
+    for (const int i : {1, 2, 3})
+      if (columns_.bytes_unit == std::pow(1e3, i))
+        log_.note(fmt::format("sizes in {}B are read as 10^{} bytes; write {}iB if 2^{} was meant",
+                              " kMG"[i], 3 * i, " KMG"[i], 10 * i));
   }
 
   void note_plain(const Cells& cells) {
-    log_.note(fmt::format(
-        "no header, so its columns are taken as bytes,seconds{}, and the first row as {} in {}",
-        columns_.dtype >= 0        ? ",ranks,collective,type"
-        : columns_.collective >= 0 ? ",ranks,collective"
-        : columns_.ranks >= 0      ? ",ranks"
-                                   : "",
-        format_size(*number_of(cells[0])), format_time(*number_of(cells[1]))));
+    log_.note(
+        fmt::format("no header, so its columns are taken as {}, and the first row as {} in {}",
+                    fmt::join(plain_titles(cells.size()), ","), format_size(*number_of(cells[0])),
+                    format_time(*number_of(cells[1]))));
   }
 
-  /// nullopt if a cell cannot be read or there is no time.
-  std::optional<BandwidthRow> timed_row(const Cells& cells) const {
-    std::optional<BandwidthRow> row = row_of(cells, columns_);
-    if (!row) return row;
-    if (columns_.dtype < 0) {
-      // A table without a column of types may be named after its type: "all_reduce_f16.csv".
-      row->says_type = named_type_.has_value();
-      row->dtype = named_type_.value_or(DType::f32);
-    }
-    Timing* times = row->timings;
-    if (!is_false(cell_at(cells, columns_.in_place)) && times[1].time <= 0)
-      std::swap(times[0], times[1]);
-    for (Timing& t : row->timings) {
-      if (t.time > 0) t.time_range = five_digits(t);
+  /// Of a row: what only tables may say otherwise.
+  void adapt(BandwidthRow& row, const Cells& cells) const {
+    // A table without a column of types may be named after its type: "all_reduce_f16.csv".
+    if (!columns_.has("dtype"))
+      row.says_type = named_type_.has_value(), row.dtype = named_type_.value_or(DType::f32);
+    const bool in_place = row.timings.size() == 1 && !is_false(columns_.cell(cells, "inplace"));
+    for (Timing& t : row.timings) {
+      t.in_place = t.in_place || in_place;
+      t.time_range = five_digits(t);
       // Scripts write 0 for what they do not know.
       if (t.busbw && t.busbw->low <= 0) t.busbw.reset();
     }
-    constexpr double kDay = 86400;
-    const double longest = std::max(times[0].time, times[1].time);
-    const bool timed = longest > 0 && longest * columns_.time_unit_s.value_or(1e-6) < kDay;
-    return timed ? row : std::nullopt;
   }
 
   /// Why it cannot be read; empty if it was, or says nothing.
@@ -222,22 +164,31 @@ class TableReader {
     // Columns without a title, such as those of a script's own, may follow.
     if (cells.size() < columns_.cells)
       return fmt::format("expected {} cells, found {}", columns_.cells, cells.size());
-    const auto row = timed_row(cells);
-    if (!row) return expected_of(cells);
-    const double on_node = number_at(cells, columns_.ranks_per_node).value_or(0);
-    const std::string& counted = cell_at(cells, columns_.ranks);
-    auto ranks = number_of(counted);
-    if (counted.empty()) ranks = number_at(cells, columns_.nodes).value_or(0) * on_node;
+    BandwidthRow row;
+    if (const std::string why = unread(cells, columns_, row); !why.empty()) return why;
+    adapt(row, cells);
+    const auto number = [&](std::string_view name) {
+      return number_of(columns_.cell(cells, name));
+    };
+    const double on_node = number("rankspernode").value_or(0);
+    const std::string& counted = columns_.cell(cells, "ranks");
+    auto ranks = number(counted.empty() ? "nodes" : "ranks");
+    if (counted.empty()) ranks = ranks.value_or(0) * on_node;
     // rccl-tests counts processes, each of which may drive several devices.
-    const double each = number_at(cells, columns_.gpus_per_rank).value_or(1);
+    const double each = number("gpusperrank").value_or(1);
     if (ranks) *ranks *= each;
     const double least = counted.empty() ? 0 : 1;
     if (!ranks || *ranks < least || *ranks > kMostRanks || *ranks != std::floor(*ranks))
       return fmt::format("expected 1 to {} ranks, found \"{}\"", kMostRanks, counted);
-    if (row->bytes <= 0) return "";
-    const std::string& collective = cell_at(cells, columns_.collective);
+    if (row.bytes <= 0) return "";
+    const std::string& collective = columns_.cell(cells, "collective");
     const BandwidthTest* test = test_named(collective);
-    if (!collective.empty() && !test) return unknown_collective(collective);
+    if (!collective.empty() && !test) {
+      const std::vector<std::string> known(kCollectiveNames.begin(), kCollectiveNames.end());
+      const std::string near = nearest(collective, known);
+      return fmt::format("expected one of {}, found \"{}\"{}", join(known, ", "), collective,
+                         near.empty() ? "" : "; did you mean " + near + "?");
+    }
     const double per_node = on_node * each;
     BandwidthRun& run =
         runs_.try_emplace({plain_word(collective), *ranks, per_node}, known_).first->second;
@@ -248,28 +199,8 @@ class TableReader {
                        per_node >= 1 && per_node <= *ranks ? static_cast<int>(per_node) : 0);
       if (test) run.titles.emplace_back(TitleStrength::statement, test);
     }
-    run.rows.push_back(*row);
+    run.rows.push_back(row);
     return "";
-  }
-
-  /// Of a row whose size, type or time cannot be read.
-  std::string expected_of(const Cells& cells) const {
-    if (!row_of(cells, columns_)) {
-      const std::string& type = cell_at(cells, columns_.dtype);
-      if (!type.empty() && !dtype_of_log(type))
-        return fmt::format("expected an element type, found \"{}\"", type);
-      return fmt::format("expected a size, found \"{}\"", cell_at(cells, columns_.bytes));
-    }
-    const TimingColumns* groups = columns_.timings;
-    const int time = groups[0].time >= 0 ? groups[0].time : groups[1].time;
-    return fmt::format("expected a time above 0, found \"{}\"", cell_at(cells, time));
-  }
-
-  static std::string unknown_collective(const std::string& name) {
-    const std::vector<std::string> known(kCollectiveNames.begin(), kCollectiveNames.end());
-    const std::string near = nearest(name, known);
-    return fmt::format("expected one of {}, found \"{}\"{}", join(known, ", "), name,
-                       near.empty() ? "" : "; did you mean " + near + "?");
   }
 
   /// Names the collective of a table whose cells do not. A line above the table or the name of the
@@ -282,14 +213,15 @@ class TableReader {
     if (named) run.titles.emplace_back(TitleStrength::command, named);
     run.titles.emplace_back(TitleStrength::mention, test_of(Collective::all_reduce));
     const BandwidthRow& row = run.rows.back();
-    const bool says = row.reduces || row.count || row.timings[0].busbw || row.timings[1].busbw;
-    if (!named && !says)
+    const bool has_busbw =
+        std::ranges::any_of(row.timings, [](const Timing& t) { return t.busbw.has_value(); });
+    if (!named && !row.reduces && !row.count && !has_busbw)
       log_.note("the table does not name its collective, so it is taken as all-reduce");
   }
 
   Columns columns_;
-  std::string header_;  // the line of it
-  std::size_t header_number_ = 0;
+  std::size_t header_number_ = 0;         // its line
+  bool below_header_ = false;             // the last line that counted was one
   const BandwidthTest* title_ = nullptr;  // above the table
   std::optional<DType> named_type_;
   std::map<std::tuple<std::string, double, double>, BandwidthRun> runs_;  // by what the cells say
@@ -297,33 +229,38 @@ class TableReader {
   BandwidthLog log_;
 };
 
+CollectiveLog read_table(trace::InputFile& input, const CollectiveLogOptions& options) {
+  return read_lines(TableReader(input.name(), options), input);
+}
+
 }  // namespace
 
-bool is_collective_table(std::string_view head) {
-  const Columns columns = columns_of_header(next_line_of(head));
-  return is_header(columns) && columns.separator != '\0';
-}
+const LogFormat kTable = {[](std::string_view head) {
+                            const Columns columns = columns_of_header(next_line_of(head));
+                            return is_header(columns) && columns.separator != '\0';
+                          },
+                          read_table};
 
-bool is_hccl_demo(std::string_view head) {
-  return head.find("[SUMMARY REPORT]") != std::string_view::npos && is_plain_table(head);
-}
+const LogFormat kPlainTable = {
+    [](std::string_view head) {
+      std::string_view rest = head;
+      for (std::string_view line; !(line = next_line_of(rest)).empty();) {
+        if (columns_of_plain_row(line).known()) return true;
+        // A row that cannot be read may come first.
+        const std::size_t end = line.find_first_of(",;\t");
+        if (end == std::string_view::npos || !number_of(line.substr(0, end))) break;
+      }
+      for (std::string_view line; !(line = next_line_of(head)).empty();)
+        if (is_header(columns_of_header(line))) return true;
+      return false;
+    },
+    read_table};
 
-bool is_plain_table(std::string_view head) {
-  std::string_view rest = head;
-  for (std::string_view line; !(line = next_line_of(rest)).empty();) {
-    if (columns_of_plain_row(line).known()) return true;
-    // A row that cannot be read may come first.
-    const std::size_t end = line.find_first_of(",;\t");
-    if (end == std::string_view::npos || !number_of(line.substr(0, end))) break;
-  }
-  for (std::string_view line; !(line = next_line_of(head)).empty();)
-    if (is_header(columns_of_header(line))) return true;
-  return false;
-}
-
-CollectiveLog read_collective_table(trace::InputFile& input, const CollectiveLogOptions& options) {
-  return TableReader(input.name(), options).read(input);
-}
+const LogFormat kHcclDemo = {[](std::string_view head) {
+                               return contains(head, "[SUMMARY REPORT]") &&
+                                      kPlainTable.matches(head);
+                             },
+                             read_table};
 
 // JSON becomes a table: each object is a row, and each key a column.
 //
@@ -358,16 +295,14 @@ std::string_view object_at(std::string_view text, std::size_t at) {
   return text.substr(at);
 }
 
-/// Where the first line begins that opens an object, after its label; npos: none does.
+/// Where the first line opens an object, after its label; npos: none does.
 std::size_t first_object(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view line = take_line(rest);
     // A key with a colon looks like a label, so that only what is before the brace is asked.
-    const std::string_view line = text.substr(at, end - at);
     const std::size_t brace = line.find('{');
     if (brace != std::string_view::npos && without_label(line.substr(0, brace)).empty())
-      return at + brace;
-    at = end + 1;
+      return to_index(line.data() - text.data()) + brace;
   }
   return std::string_view::npos;
 }
@@ -434,7 +369,7 @@ CollectiveLog read_rows(const std::vector<JsonRow>& rows, const trace::InputFile
                         const CollectiveLogOptions& options, const std::string& format,
                         BandwidthRun known) {
   trace::InputFile table = trace::InputFile::from_memory(csv_of(rows), input.name());
-  return TableReader(input.name(), options, format, std::move(known)).read(table);
+  return read_lines(TableReader(input.name(), options, format, std::move(known)), table);
 }
 
 /// The listed ranks, the test by the command line, and whether results were wrong.
@@ -463,9 +398,7 @@ BandwidthRun said_besides(const element& root) {
   return known;
 }
 
-}  // namespace
-
-bool is_nccl_tests_json(std::string_view head) {
+bool has_nccl_object(std::string_view head) {
   const std::size_t first = first_object(head);
   if (first == std::string_view::npos) return false;
   head.remove_prefix(first);
@@ -473,9 +406,8 @@ bool is_nccl_tests_json(std::string_view head) {
   // first event.
   for (const char* key :
        {"\"traceEvents\"", "\"distributedInfo\"", "\"schemaVersion\"", "\"deviceProperties\""})
-    if (head.find(key) != std::string_view::npos) return false;
-  return head.find("\"nccl_version\"") != std::string_view::npos ||
-         head.find("\"out_of_place\"") != std::string_view::npos;
+    if (contains(head, key)) return false;
+  return contains(head, "\"nccl_version\"") || contains(head, "\"out_of_place\"");
 }
 
 CollectiveLog read_nccl_tests_json(trace::InputFile& input, const CollectiveLogOptions& options) {
@@ -493,11 +425,6 @@ CollectiveLog read_nccl_tests_json(trace::InputFile& input, const CollectiveLogO
     if (simdjson::dom::object object; result.get_object().get(object) == simdjson::SUCCESS)
       add_cells(object, "", rows.emplace_back());
   return read_rows(rows, input, options, "nccl-tests JSON", said_besides(root));
-}
-
-bool is_rccl_tests_json(std::string_view head) {
-  return head.find("\"inPlace\"") != std::string_view::npos &&
-         head.find("\"algBw\"") != std::string_view::npos;
 }
 
 /// An object that cannot be parsed becomes a row that the table refuses, so that it is counted.
@@ -519,5 +446,14 @@ CollectiveLog read_rccl_tests_json(trace::InputFile& input, const CollectiveLogO
   }
   return read_rows(rows, input, options, "rccl-tests JSON", {});
 }
+
+}  // namespace
+
+const LogFormat kNcclTestsJson = {has_nccl_object, read_nccl_tests_json};
+const LogFormat kRcclTestsJson = {[](std::string_view head) {
+                                    return contains(head, "\"inPlace\"") &&
+                                           contains(head, "\"algBw\"");
+                                  },
+                                  read_rccl_tests_json};
 
 }  // namespace linerate::bench_logs

@@ -13,7 +13,7 @@ ONLY_CPP = re.compile(
 # What no Python program can bring about: the place, and why.
 NEVER_SAID = {
     "comm/thread/thread_channel.cpp": "ranks that are threads",
-    "kfac/preconditioner.cpp: K-FAC: loss_average is not set":
+    "kfac/kfac.cpp: K-FAC: loss_average is not set":
         "loss_average= has a default",
     "torch_adapter/agreed_model.cpp: a DType": "a bug",
 }

@@ -34,7 +34,7 @@ NamedTimeline job(const std::string& label, const std::string& mode, const std::
 
 doc::Advice advice(const std::string& current, const std::string& other, doc::Bounded step) {
   doc::Advice a;
-  a.workload = "net", a.current = current, a.best = other;
+  a.workload = "net", a.ranks = 1, a.current = current, a.best = other;
   a.candidates.resize(1);
   a.candidates[0].strategy = other;
   a.candidates[0].step_s = step;

@@ -8,6 +8,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/explain/explanation.hpp"
 #include "linerate/report/inputs.hpp"
+#include "linerate/report/page_files.hpp"
 #include "linerate/report/sections.hpp"
 #include "linerate/report/texts.hpp"
 #include "linerate/trace/load.hpp"

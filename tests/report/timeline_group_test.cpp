@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "linerate/doc/json.hpp"
+#include "linerate/report/page_files.hpp"
 #include "linerate/report/sections.hpp"
 
 namespace linerate::report {

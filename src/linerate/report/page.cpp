@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <map>
 
-#include "linerate/report/sections.hpp"
+#include "linerate/report/page_files.hpp"
 
 namespace linerate::report {
 namespace {

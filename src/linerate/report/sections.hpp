@@ -4,7 +4,6 @@
 #include <array>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "linerate/doc/advice.hpp"
@@ -16,10 +15,6 @@
 #include "linerate/report/page.hpp"
 
 namespace linerate::report {
-
-/// Style sheet and script of the page: page.css and page.js as they stood when the build was
-/// configured.
-extern const std::string_view kPageStyle, kPageScript;
 
 struct Inputs;
 

@@ -64,14 +64,6 @@ inline StepPhase phase_at(const std::vector<PhaseSpan>& phases, std::int64_t tim
   return phase == nullptr || phase->span.end_ns <= time ? StepPhase::unknown : phase->phase;
 }
 
-// Private: do the traces of several ranks belong together?
-
-/// Throws InputError naming the file that is of another job. Each file is compared with the first
-/// one. It is of another job if its record lies more than 2 seconds apart. It is also of another
-/// job if they exchanged no common size in any common step. Times are absolute. Stamps that count
-/// from the start of a machine are not compared.
-void require_one_job(const Job& job);
-
 // The same rank on another clock.
 
 /// A pass keeps durations since its begin. `map` need not be linear, so the ends of a duration are

@@ -83,6 +83,15 @@ TEST(SignSgd, WithMomentumSignsFollowTheMovingAverage) {
   EXPECT_EQ(made("signsgd(momentum=0.9)")->momentum(), Momentum::own);
 }
 
+/// A vote, ternary codes and coarse norms are no contraction: error feedback would not converge.
+TEST(Quantizers, OnlyContractionsMayKeepAResidual) {
+  EXPECT_EQ(made("qsgd")->residual(), Residual::optional);
+  EXPECT_EQ(made("qsgd(bits=2)")->residual(), Residual::none);
+  EXPECT_EQ(made("maxmin(bits=1)")->residual(), Residual::none);
+  EXPECT_EQ(made("maxmin(bits=2)")->residual(), Residual::optional);
+  EXPECT_EQ(made("terngrad")->residual(), Residual::none);
+}
+
 TEST(AllFinite, FindsOneAnywhere) {
   for (const std::size_t n : {1u, 3u, 16u, 63u, 64u, 65u, 257u})
     for (const float bad :

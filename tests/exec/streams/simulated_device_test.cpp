@@ -57,5 +57,20 @@ TEST(SimulatedDevices, NoticeACollectiveThatOneRankLacks) {
   EXPECT_THAT(SimulatedDevices(job, 1, without).error(), HasSubstr("does not come to its end"));
 }
 
+TEST(SimulatedDevices, NoticeATaskThatBeginsTooEarly) {
+  const StreamJob job = small_job();
+  for (const Tampering& wait : waits_of(job, 0))
+    EXPECT_THAT(error_without(job, wait, 1), HasSubstr("begins before"));
+}
+
+TEST(SimulatedDevices, NoticeMemoryThatIsInUse) {
+  // The Plan has no edge from the sum to the gradient of the next step, which goes where it is.
+  const StreamJob job =
+      enqueue_steps(exec::plan_of(1, {exec::exchange_graph("steady", {1})}, 1), 2);
+  const std::vector<Tampering> waits = waits_of(job, 0);
+  ASSERT_EQ(waits.size(), 3u);
+  EXPECT_THAT(error_without(job, waits[1], 1), HasSubstr("finds array 0 as it was or will be"));
+}
+
 }  // namespace
 }  // namespace linerate::support

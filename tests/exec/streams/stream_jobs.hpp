@@ -9,7 +9,6 @@
 
 #include "agreement/cases.hpp"
 #include "exec/streams/simulated_device.hpp"
-#include "exec/streams/stream_jobs.hpp"
 #include "linerate/exec/streams/stream_runner.hpp"
 #include "linerate/models/workload.hpp"
 #include "sim/random_plan.hpp"

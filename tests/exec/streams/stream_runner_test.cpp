@@ -89,6 +89,23 @@ TEST(StreamRunner, AnEdgeIsAnEventAndWhatOneImpliesIsLeftOut) {
   EXPECT_EQ(e.runner.counts().memory_waits, 0);
 }
 
+TEST(StreamRunner, AnEdgeIntoTheNextStepIsAWaitInIt) {
+  TaskGraph g = bucket_of_one();
+  const auto forward = g.add(task_at(TaskKind::forward, Resource::compute));
+  const auto backward = g.add(task_at(TaskKind::backward, Resource::compute), forward);
+  const auto sum = g.add(task_at(TaskKind::all_reduce, Resource::network), backward);
+  g.next_step = {{sum, forward, 0}};
+  Enqueued e(plan_of(1, {g}, 1));
+  EXPECT_THAT(e.step(),
+              ElementsAre("compute: 0", "compute: 1", "compute records 0", "network whole waits 0",
+                          "network whole: 2", "network whole records 1"));
+  EXPECT_THAT(e.step(),
+              ElementsAre("compute waits 1", "compute: 0", "compute: 1", "compute records 2",
+                          "network whole waits 2", "network whole: 2", "network whole records 3"));
+  // Events of the first step are free again.
+  EXPECT_THAT(e.step()[3], "compute records 1");
+}
+
 TEST(StreamRunner, SettlingWaitsForAllThatIsEnqueuedAndOnce) {
   Enqueued e(plan_of(1, {exchange_graph("steady", {2, 1})}, 3));
   // The next step writes the buckets again, so the sums have events: 1 and 3.

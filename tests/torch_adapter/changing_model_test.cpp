@@ -295,6 +295,7 @@ TEST(Construction, WhatOneRankCannotExchangeIsEveryRanksError) {
     EXPECT_THAT(with(trained({4}) * 2), HasSubstr("not a leaf"));
     EXPECT_THAT(refusal(communicator, {{"w", torch::zeros({4})}}),
                 HasSubstr("no parameter requires a gradient"));
+    EXPECT_THAT(refusal(communicator, {{"w", good}}, {.strategy = "dpp"}), HasSubstr("dpp"));
   });
 }
 

@@ -214,6 +214,20 @@ TEST_P(EveryCompressor, ThatOnlyRoundsTrainsAsDenseDoes) {
   });
 }
 
+/// A different number of samples on every rank: the mean is that over all samples.
+TEST_P(EveryCompressor, WeighsRanksByTheirSamples) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    const auto gradient = [&](const std::string& strategy) {
+      Job job{communicator, strategy};
+      job.parallel.set_batch(communicator.rank() + 1);
+      job.backward(1);
+      job.parallel.finish();
+      return job.model.c->weight.grad().clone();
+    };
+    EXPECT_LE(relative_error(gradient("ddp+fp16"), gradient("ddp")), 2e-3);
+  });
+}
+
 /// Biases travel dense: in a bucket with a matrix, in one of their own, or in a phase in which
 /// everything does. Whatever the buckets, what is no number reaches no .grad.
 TEST_P(EveryCompressor, SkipsAStepWithANaNInAnyGradientWhateverTheBuckets) {

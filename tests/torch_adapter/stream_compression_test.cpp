@@ -1,6 +1,6 @@
 // Training with every compressor of the registry by the code for parameters on a device, on the
 // CPU: what it sends and owes is what was given. That weights and states are those of the other
-// code is stream_steps_test.cpp's.
+// code is stream_steps_test.cpp's, but for chunks of the two-phase exchange.
 #include <fmt/format.h>
 
 #include <torch/optim/sgd.h>
@@ -24,6 +24,78 @@ using compress::CompressionState;
 using testing::HasSubstr;
 
 class StreamedCompression : public testing::TestWithParam<int> {};
+
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  const double size = std::max(1e-30, a.abs().max().item<double>());
+  return (a - b).abs().max().item<double>() / size;
+}
+
+/// Two jobs step by step: the same means and the same words in a checkpoint.
+class Twins {
+ public:
+  /// Of the last one two and three owners have chunks of whole blocks, and one of two elements,
+  /// which is too small to be coded.
+  static NamedTensors five() {
+    NamedTensors all = Branches::four();
+    all.emplace_back("cut", torch::zeros({34, 241}, at::kFloat));
+    return all;
+  }
+
+  Twins(Communicator& communicator, const std::string& strategy)
+      : host_{communicator, strategy, true, "", five()},
+        device_{communicator, strategy, true, kGroup, five()} {}
+
+  void step(int number, Event event) {
+    const bool counts = host_.step(number, event);
+    ASSERT_EQ(device_.step(number, event), counts) << host_.strategy;
+    for (std::size_t p = 0; p < host_.size(); ++p) {
+      const std::string title =
+          fmt::format("{}, step {}, {}", host_.strategy, number, host_.parameters[p].first);
+      const at::Tensor expected = host_.parameters[p].second.grad();
+      const at::Tensor found = device_.parameters[p].second.grad();
+      ASSERT_EQ(found.defined(), expected.defined()) << title;
+      if (!expected.defined()) continue;
+      ASSERT_LE(difference(expected, found), is_exact() ? 0 : 0x1p-12) << title;
+    }
+  }
+
+  /// Each goes on from what the other saved.
+  void swap_states() {
+    const std::vector<std::string> of_host = host_.parallel.compression_state();
+    const std::vector<std::string> of_device = device_.parallel.compression_state();
+    if (is_exact()) {
+      ASSERT_EQ(of_device, of_host) << host_.strategy;
+    }
+    host_.parallel.load_compression_state(of_device, "the device's");
+    device_.parallel.load_compression_state(of_host, "the host's");
+  }
+
+ private:
+  /// Of three ranks a sum's order is the place's in its bucket, and dear cuts buckets by measured
+  /// times.
+  bool is_exact() const {
+    return host_.communicator.size() <= 2 || !host_.strategy.starts_with("dear");
+  }
+
+  Branches host_, device_;
+};
+
+/// By the two-phase exchange, whose owners code chunks: what each code saves is read by the other.
+TEST_P(StreamedCompression, SendsAndKeepsWhatTheHostsDoes) {
+  const Warnings quiet;
+  in_group(ranks, GetParam(), [](Communicator& communicator) {
+    for (const std::string& strategy : coding_strategies()) {
+      if (strategy.find("two-phase") == std::string::npos) continue;
+      Twins twins(communicator, strategy);
+      for (int step = 0; step < 16; ++step) {
+        const Event event = event_of(step);
+        const bool is_usable = event != Event::not_a_number && event != Event::too_large;
+        twins.step(step, is_usable ? event : Event::ordinary);
+        if (step % 5 == 3) twins.swap_states();
+      }
+    }
+  });
+}
 
 /// Steps with gradients that are not usable give and send nothing: no step loses what is owed.
 TEST_P(StreamedCompression, LosesNothingOfTheResidual) {

@@ -257,6 +257,14 @@ TEST(ImportedTimeline, HasTheTasksThatAPredictionHas) {
   EXPECT_THAT(set(*sums[0]), ElementsAre(0, 1));  // one bucket
 }
 
+TEST(ImportedTimeline, ExplainsAsItsTracesDo) {
+  // Forward and backward are spans around its operators: no more computation than these.
+  const Job job = job_of_ranks({plain_rank(0, 2, {90, 90, 90}), plain_rank(1, 2, {0, 0, 0})});
+  const Breakdown direct = break_down(job), through = break_down(job_of(timeline_of(job, "job")));
+  EXPECT_DOUBLE_EQ(through.whole.compute_s, direct.whole.compute_s);
+  EXPECT_DOUBLE_EQ(through.in_steps.exposed_s, direct.in_steps.exposed_s);
+}
+
 TEST(RecordedWorkload, NoSyncIsFoundInOneMarkedStepAndAcrossSeveral) {
   // tools/record-fixtures: 64 x 300, 300 x 300, 300 x 10 with biases, 112,810 elements.
   const ImportedJob one = import_job(recorded_job("accumulate2"));

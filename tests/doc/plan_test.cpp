@@ -126,6 +126,10 @@ Plan second_order_plan() {
 TEST(Plan, PayloadsOfFactorsHoldTheirMembers) {
   Plan plan = second_order_plan();
   EXPECT_EQ(to_json(plan_from_json(to_json(plan), "p.json")), to_json(plan));
+  const std::uint64_t hash = plan.hash();
+  plan.blocks[0].a = 4;
+  EXPECT_NE(plan.hash(), hash);
+  plan = second_order_plan();
   plan.variants[0].payloads[3].elements = 8;
   EXPECT_THROW(validate(plan), InternalError);
   plan = second_order_plan();

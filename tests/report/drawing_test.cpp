@@ -133,6 +133,11 @@ TEST(TerminalCurve, UnicodeIsReadFromTheLocale) {
   EXPECT_FALSE(shows_unicode(""));
 }
 
+TEST(Scale, LogarithmicPutsTheGeometricMeanInTheMiddle) {
+  EXPECT_DOUBLE_EQ((Scale{1, 100, 0, 200, true})(10), 100);
+  EXPECT_DOUBLE_EQ((Scale{5, 5, 0, 200})(5), 100);  // one value: the middle
+}
+
 TEST(Ticks, AreRoundAndFewEnough) {
   EXPECT_THAT(linear_ticks(0, 1, 6),
               ElementsAre(0, testing::DoubleEq(0.2), testing::DoubleEq(0.4),

@@ -144,6 +144,12 @@ TEST_F(RecordedResNet50, OneRateTellsWhatPowerSgdTakesAtAnother) {
   }
 }
 
+TEST_F(RecordedResNet50, PowerSgdAtTheCostsThatAreKnownOfGpus) {
+  workload_.step_s = 37.44e-3;  // measured alone
+  EXPECT_NEAR(step_ms(at_10_, "ddp+powersgd(rank=4)") / kAt10, 1, 0.15);
+  EXPECT_NEAR(step_ms(at_5_, "ddp+powersgd(rank=4)") / kAt5, 1, 0.15);
+}
+
 TEST_F(RecordedResNet50, FactorsAreNoDenseExchange) {
   at_10_.codecs = {{"powersgd", 0, 1e15, 0, 1e15}, {"acpsgd", 0, 1e15, 0, 1e15}};
   const double dense = step_ms(at_10_, "ddp");

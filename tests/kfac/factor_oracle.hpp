@@ -51,7 +51,7 @@ inline double error_of(const at::Tensor& ours, const at::Tensor& theirs) {
 /// The step's batch factor of a layer, [groups, d, d]; taken away.
 inline at::Tensor batch_factor(KFAC& pre, std::size_t layer, FactorSide side) {
   CurvatureBlock& block = *KfacInside::preconditioner(pre).blocks().at(layer);
-  return unpack_triangles({block.batch_factor(side)}, block.dim(side));
+  return unpack_triangles(block.batch_factor(side), block.shape().groups, block.dim(side));
 }
 
 /// G x A of every group, [groups, g a, g a]; taken away.

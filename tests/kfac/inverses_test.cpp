@@ -68,7 +68,7 @@ TEST(Packing, ComesBackBitForBit) {
         const at::Tensor full = symmetric(groups, d, 200 + static_cast<std::uint64_t>(d)).to(type);
         const at::Tensor packed = pack_triangles(full);
         EXPECT_EQ(packed.numel(), groups * d * (d + 1) / 2);
-        EXPECT_TRUE(torch::equal(unpack_triangles({packed}, d), full)) << d;
+        EXPECT_TRUE(torch::equal(unpack_triangles(packed, groups, d), full)) << d;
       }
 }
 
@@ -83,8 +83,8 @@ TEST(Packing, TakesStridedMatricesAndFillsPartsOfABuffer) {
   embedded.narrow(1, 1, 5).narrow(2, 3, 5).copy_(wide);
   const at::Tensor view = embedded.narrow(1, 1, 5).narrow(2, 3, 5);
   const at::Tensor buffer = torch::full({50}, 7.0, at::kDouble);
-  pack_triangles({view}, {buffer.narrow(0, 10, 30)});
-  EXPECT_TRUE(torch::equal(unpack_triangles({buffer.narrow(0, 10, 30)}, 5), wide));
+  pack_triangles(view, buffer.narrow(0, 10, 30));
+  EXPECT_TRUE(torch::equal(unpack_triangles(buffer.narrow(0, 10, 30), 2, 5), wide));
   EXPECT_TRUE(torch::equal(buffer.narrow(0, 0, 10), torch::full({10}, 7.0, at::kDouble)));
   EXPECT_TRUE(torch::equal(buffer.narrow(0, 40, 10), torch::full({10}, 7.0, at::kDouble)));
   EXPECT_TRUE(torch::equal(pack_triangles(wide.mT()), pack_triangles(wide)));
@@ -273,24 +273,15 @@ KfacOptions clipped(std::function<double(std::int64_t)> rate) {
   return options;
 }
 
-/// That of a function, or of the optimizer.
 TEST(KlClip, UsesTheRateOfTheStep) {
-  for (const bool names_optimizer : {false, true}) {
-    double rate = 0.1;
-    torch::nn::Linear other = weighted(4, 3, 260);
-    torch::optim::SGD optimizer(other->parameters(), rate);
-    KfacOptions options = clipped({});
-    if (names_optimizer)
-      options.optimizer = &optimizer;
-    else
-      options.learning_rate = [&](std::int64_t) { return rate; };
-    Trained trained(options);
-    EXPECT_LT(trained.step().nu, 1);
-    rate = 0.05;
-    for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
-    const KfacStep second = trained.step();
-    EXPECT_NEAR(second.nu, std::sqrt(1e-3 / (0.0025 * second.q)), 1e-12);
-  }
+  double rate = 0.1;
+  Trained trained(clipped([&](std::int64_t) { return rate; }));
+  const KfacStep first = trained.step();
+  EXPECT_LT(first.nu, 1);
+  EXPECT_NEAR(first.nu, std::sqrt(1e-3 / (0.01 * first.q)), 1e-12);
+  rate = 0.05;
+  const KfacStep second = trained.step();
+  EXPECT_NEAR(second.nu, std::sqrt(1e-3 / (0.0025 * second.q)), 1e-12);
 }
 
 TEST(KlClip, UsesTheGradientBeforeItIsOverwritten) {
@@ -370,6 +361,17 @@ TEST(KlClip, HoldsForTheUpdateUnderEverySchedule) {
   EXPECT_EQ(moves(falling, true), moves(falling, false));
 }
 
+TEST(KlClip, TakesTheRateOfTheOptimizer) {
+  torch::nn::Linear layer = weighted(4, 3, 260);
+  torch::optim::SGD optimizer(layer->parameters(), 0.25);
+  KfacOptions options = clipped({});
+  options.optimizer = &optimizer;
+  KFAC pre(*layer, options);
+  layer(noise({6, 4}, 261)).square().sum().div(6).backward();
+  const KfacStep done = pre.step();
+  EXPECT_NEAR(done.nu, std::sqrt(1e-3 / (0.0625 * done.q)), 1e-12);
+}
+
 TEST(Finite, NoticesOneBadElementAnywhere) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble})
     for (const std::int64_t size : {0, 1, 31, 64, 131}) {
@@ -416,6 +418,20 @@ TEST(Failures, InARowEndTheTraining) {
   trained.step(kNaN);
   EXPECT_THAT(thrown_by<Error>([&] { trained.step(kNaN); }),
               testing::AllOf(HasSubstr("factor G (3 x 3)"), HasSubstr("3 times in a row")));
+}
+
+TEST(Failures, KeepTheOldInverse) {
+  Layer layer(InverseMethod::cholesky);
+  layer.direction(0.03);
+  const at::Tensor kept = layer.block->packed_inverse(FactorSide::g);
+  const auto with = [](double last) {
+    return torch::tensor({1., 0., 0., 1., 0., last}, at::kDouble);
+  };
+  for (const double bad : {kNaN, kInfinity})
+    EXPECT_TRUE(update(*layer.block, FactorSide::g, with(bad)));
+  EXPECT_FALSE(update(*layer.block, FactorSide::g, with(-1e6)));  // far from positive definite
+  EXPECT_FALSE(inverts(*layer.block, FactorSide::g, 0.03));
+  EXPECT_TRUE(torch::equal(layer.block->packed_inverse(FactorSide::g), kept));
 }
 
 TEST(Failures, ALayerWithoutAnInverseKeepsItsGradientAndIsNamed) {

@@ -7,7 +7,6 @@
 #include "linerate/kfac/factor_inverse.hpp"
 #include "linerate/kfac/preconditioner.hpp"
 #include "linerate/models/description.hpp"
-#include "linerate/zoo/network.hpp"
 
 namespace linerate::zoo {
 namespace {
@@ -27,7 +26,7 @@ models::Description token_model(bool of_each_position) {
 at::Tensor factor_of_head(torch_adapter::KFAC& pre) {
   for (const auto& block : torch_adapter::KfacInside::preconditioner(pre).blocks())
     if (block->layer().name == "head")
-      return torch_adapter::unpack_triangles({block->batch_factor(torch_adapter::FactorSide::g)},
+      return torch_adapter::unpack_triangles(block->batch_factor(torch_adapter::FactorSide::g), 1,
                                              kVocabulary)[0];
   return {};
 }

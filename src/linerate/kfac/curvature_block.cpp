@@ -10,6 +10,7 @@
 // is 10, so A gets 2 and G gets 0.02: both get 2 % of their mean.
 #include "linerate/kfac/curvature_block.hpp"
 
+#include <ATen/Dispatch.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_copy.h>
@@ -87,12 +88,28 @@ Tensors parts_of(const at::Tensor& all, std::span<const CurvatureBlock::Factor> 
 
 /// Inner products of x and y, whose dimension 0 is n parts: f64 [n].
 at::Tensor inner_products(const at::Tensor& x, const at::Tensor& y, std::int64_t n) {
-  return x.to(at::kDouble).mul(y).reshape({n, -1}).sum(1);
+  if (n > 1 || !runs_on_host(x)) return x.to(at::kDouble).mul(y).view({n, -1}).sum(1);
+  const at::Tensor a = x.contiguous(), b = y.contiguous();
+  at::Tensor result = at::empty({1}, at::kDouble);
+  AT_DISPATCH_FLOATING_TYPES(a.scalar_type(), "inner_product", [&] {
+    const scalar_t* const p = a.const_data_ptr<scalar_t>();
+    const scalar_t* const q = b.const_data_ptr<scalar_t>();
+    // Four sums, because with a single one each addition would wait for the one before.
+    std::array<double, 4> sums{};
+    const std::int64_t elements = a.numel();
+    std::int64_t i = 0;
+    for (; i + 4 <= elements; i += 4)
+      for (std::int64_t k = 0; k < 4; ++k)
+        sums[to_index(k)] += static_cast<double>(p[i + k]) * static_cast<double>(q[i + k]);
+    for (; i < elements; ++i) sums[0] += static_cast<double>(p[i]) * static_cast<double>(q[i]);
+    result.mutable_data_ptr<double>()[0] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  });
+  return result;
 }
 
 }  // namespace
 
-CurvatureBlock::CurvatureBlock(const LayerSpec& layer, const KfacOptions& options)
+CurvatureBlock::CurvatureBlock(const LayerSpec& layer, const BlockOptions& options)
     : options_(options),
       layer_(layer),
       shape_(block_shape(layer)),
@@ -126,6 +143,10 @@ void CurvatureBlock::count_there(FactorSide side, const at::Tensor& more) {
   count = count.defined() ? count + more : more;
 }
 
+double CurvatureBlock::divisor(FactorSide side) const {
+  return side == FactorSide::a ? of(side).count : std::max(of(side).count, step_terms_);
+}
+
 /// All factors of a payload are packed by few operators. Triangles of each size take one set of
 /// them, sums of another type one, zeros one, and the counts two. Each factor is followed by its
 /// two counts: rows or terms of this layer, and the divisor.
@@ -147,8 +168,7 @@ void CurvatureBlock::pack_batches(std::span<const Packed> sums) {
       others.push_back(sum), from.push_back(packs ? pack_triangles(s.sum) : s.sum);
     else
       unused.push_back(sum);
-    const std::array<double, doc::kFactorCounts> both{
-        s.count, side == FactorSide::a ? s.count : std::max(s.count, block->step_terms_)};
+    const std::array<double, doc::kFactorCounts> both{s.count, block->divisor(side)};
     for (std::size_t k = 0; k < both.size(); ++k) {
       counts.push_back(values.select(0, elements + static_cast<std::int64_t>(k)));
       numbers.emplace_back(both[k]);
@@ -346,6 +366,16 @@ void CurvatureBlock::try_alike(std::span<const Factor> factors, const Tensors& o
   }
 }
 
+/// Takes `found` if it is there, else keeps the inverse that was; zeros if there was none.
+void CurvatureBlock::choose(Inverse& inverse, const Inverse& found, const at::Tensor& there) {
+  const auto one = [&](at::Tensor& mine, const at::Tensor& theirs) {
+    if (theirs.defined())
+      mine = choice(there, theirs, mine.defined() ? mine : at::zeros_like(theirs));
+  };
+  one(inverse.matrix, found.matrix);
+  one(inverse.values, found.values);
+}
+
 /// Whether there are averages of both sides: bool [factors].
 at::Tensor CurvatureBlock::have_averages(std::span<const Factor> factors) {
   const auto updates = [](const Factor& f) { return f.block->of(f.side).known.updates; };
@@ -356,7 +386,7 @@ at::Tensor CurvatureBlock::have_averages(std::span<const Factor> factors) {
 }
 
 /// Takes the new inverses of those factors that have one (there: bool [factors]); lambdas: f64
-/// [factors]. Others keep the inverse that was, or zeros if there was none.
+/// [factors].
 void CurvatureBlock::take(std::span<const Factor> factors, const std::vector<Inverse>& found,
                           const at::Tensor& there, const at::Tensor& lambdas) {
   const auto of = [](const Factor& f) -> Curvature& { return f.block->of(f.side).known; };
@@ -368,11 +398,7 @@ void CurvatureBlock::take(std::span<const Factor> factors, const std::vector<Inv
           .unbind();
   for (std::size_t k = 0; k < factors.size(); ++k) {
     Curvature& s = of(factors[k]);
-    for (at::Tensor Inverse::*const part : {&Inverse::matrix, &Inverse::values}) {
-      const at::Tensor &theirs = found[k].*part, &mine = s.inverse.*part;
-      if (!theirs.defined()) continue;
-      s.inverse.*part = choice(each[k], theirs, mine.defined() ? mine : at::zeros_like(theirs));
-    }
+    choose(s.inverse, found[k], each[k]);
     s.exists = exist[k], s.damping = damping[k];
     if (s.inverted.defined()) s.inverted = choice(each[k], s.average, s.inverted);
     if (s.inverted.is_same(s.average)) s.inverted.reset();  // on the CPU
@@ -423,7 +449,7 @@ CurvatureBlock::Inverse CurvatureBlock::unpacked_inverse(FactorSide side,
   if (is_eigen(side))
     return {mine.narrow(0, 0, vectors).view({shape_.groups, d, d}).clone(),
             mine.narrow(0, vectors, shape_.groups * d).view({-1, d}).clone()};
-  if (is_dense(side)) return {unpack_triangles({mine}, d), {}};
+  if (is_dense(side)) return {unpack_triangles(mine, shape_.groups, d), {}};
   return {mine.unsqueeze(0).clone(), {}};
 }
 

@@ -23,6 +23,12 @@ namespace linerate::torch_adapter {
 using doc::BlockKind;
 using doc::FactorSide;
 
+struct BlockOptions {
+  InverseMethod method = InverseMethod::cholesky;
+  SharedPositions shared_positions = SharedPositions::expand;
+  int conv_subsampling = 1;
+};
+
 /// A factor goes this way. add_input() or add_gradient() of every use of the layer gives a sum.
 /// pack_batches() packs it with its counts, and ranks may add up packed sums. update_averages()
 /// divides it and takes it into the running average. invert() inverts the average, and directions()
@@ -41,7 +47,7 @@ using doc::FactorSide;
 /// computed by itself, as its caches want it.
 class CurvatureBlock {
  public:
-  CurvatureBlock(const LayerSpec& layer, const KfacOptions& options);
+  CurvatureBlock(const LayerSpec& layer, const BlockOptions& options);
   virtual ~CurvatureBlock() = default;
   CurvatureBlock(const CurvatureBlock&) = delete;
   CurvatureBlock& operator=(const CurvatureBlock&) = delete;
@@ -210,7 +216,7 @@ class CurvatureBlock {
   /// Options of this block's type and device.
   at::TensorOptions tensor_options() const { return layer_.weight.options().dtype(dtype_); }
 
-  const KfacOptions options_;
+  const BlockOptions options_;
 
  private:
   struct Side {
@@ -223,6 +229,8 @@ class CurvatureBlock {
   const Side& of(FactorSide side) const { return sides_[to_index(side)]; }
   /// The other side, or this one if the layer has no other.
   FactorSide partner(FactorSide side) const;
+  /// The number by which the batch's sum is divided.
+  double divisor(FactorSide side) const;
   at::Tensor scalar(double value) const;
   Inverse unpacked_inverse(FactorSide side, const at::Tensor& packed) const;
   /// The inverses of several blocks, one after the other. On a device the blocks' own are views of
@@ -246,6 +254,7 @@ class CurvatureBlock {
   static void try_alike(std::span<const Factor> factors, const std::vector<at::Tensor>& own,
                         const std::vector<at::Tensor>& damping, const std::vector<std::size_t>& set,
                         Tried& tried);
+  static void choose(Inverse& inverse, const Inverse& found, const at::Tensor& there);
   static at::Tensor have_averages(std::span<const Factor> factors);
   static void take(std::span<const Factor> factors, const std::vector<Inverse>& found,
                    const at::Tensor& there, const at::Tensor& lambdas);
@@ -258,7 +267,7 @@ class CurvatureBlock {
 };
 
 /// The block of a layer's kind.
-std::unique_ptr<CurvatureBlock> make_block(const LayerSpec& layer, const KfacOptions& options);
+std::unique_ptr<CurvatureBlock> make_block(const LayerSpec& layer, const BlockOptions& options);
 doc::Block block_shape(const LayerSpec& layer);
 
 }  // namespace linerate::torch_adapter

@@ -26,9 +26,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -40,6 +42,19 @@ namespace linerate::torch_adapter {
 namespace {
 
 using doc::triangle_elements;
+
+/// Whether all elements are finite: x - x is 0, or a NaN if x is not finite. There are several
+/// sums, because with a single one each addition would wait for the one before.
+template <typename T>
+bool elements_finite(const T* x, std::int64_t n) {
+  constexpr std::int64_t kSums = 256 / sizeof(T);
+  std::array<T, kSums> sums{};
+  std::int64_t i = 0;
+  for (; i + kSums <= n; i += kSums)
+    for (std::int64_t k = 0; k < kSums; ++k) sums[to_index(k)] += x[i + k] - x[i + k];
+  for (; i < n; ++i) sums[0] += x[i] - x[i];
+  return std::accumulate(sums.begin(), sums.end(), T{0}) == 0;
+}
 
 at::Tensor eye_like(const at::Tensor& symmetric) {
   return at::eye(symmetric.size(-1), symmetric.options());
@@ -71,13 +86,26 @@ Solved eigen(const at::Tensor& symmetric) {
 
 }  // namespace
 
-/// x - x is 0, or a NaN if x is not finite.
-bool all_finite(const at::Tensor& tensor) { return tensor.sub(tensor).sum().item<double>() == 0; }
+bool all_finite(const at::Tensor& tensor) {
+  if (!runs_on_host(tensor)) return at::isfinite(tensor).all().item<bool>();
+  const at::Tensor values = tensor.contiguous();
+  bool finite = true;
+  AT_DISPATCH_FLOATING_TYPES(values.scalar_type(), "all_finite", [&] {
+    finite = elements_finite(values.const_data_ptr<scalar_t>(), values.numel());
+  });
+  return finite;
+}
 
 /// Finds infinities and NaNs by the largest magnitude of each tensor, in one pass.
 at::Tensor which_are_finite(const std::vector<at::Tensor>& tensors) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  return at::isfinite(at::stack(at::_foreach_norm(tensors, kInfinity)));
+  if (!runs_on_host(tensors.front())) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    return at::isfinite(at::stack(at::_foreach_norm(tensors, kInfinity)));
+  }
+  const at::Tensor finite = at::empty({static_cast<std::int64_t>(tensors.size())}, at::kBool);
+  for (std::size_t k = 0; k < tensors.size(); ++k)
+    finite.mutable_data_ptr<bool>()[k] = all_finite(tensors[k]);
+  return finite;
 }
 
 // On a device (A + damping I) = L Lᵀ, and the inverse is the product of L^-1's transpose and L^-1.
@@ -172,7 +200,7 @@ std::int64_t matrices_in(const at::Tensor& packed, std::int64_t d) {
 }
 
 /// The triangles of all arguments, [matrices, triangle_elements(d)]; of one argument a view.
-at::Tensor joined_triangles(const std::vector<at::Tensor>& packed, std::int64_t d) {
+at::Tensor joined_triangles(std::span<const at::Tensor> packed, std::int64_t d) {
   std::vector<at::Tensor> parts;
   for (const at::Tensor& one : packed) parts.push_back(one.view({matrices_in(one, d), -1}));
   return joined(parts);
@@ -202,6 +230,11 @@ at::Tensor enqueue_unpack(const at::Tensor& triangles, std::int64_t d) {
   return triangles.index_select(1, places.flatten()).view({-1, d, d});
 }
 
+at::Tensor enqueue_traces(const at::Tensor& triangles, std::int64_t d) {
+  const at::Tensor i = counting(d, triangles);
+  return triangles.index_select(1, begin_of_rows(i, d) + i).sum(1, false, at::kDouble);
+}
+
 void pack_one(const at::Tensor& full, const at::Tensor& packed) {
   const std::int64_t d = full.size(1);
   AT_DISPATCH_FLOATING_TYPES(full.scalar_type(), "pack_triangles", [&] {
@@ -213,7 +246,7 @@ void pack_one(const at::Tensor& full, const at::Tensor& packed) {
 
 }  // namespace
 
-void pack_triangles(const std::vector<at::Tensor>& full, const std::vector<at::Tensor>& packed) {
+void pack_triangles(std::span<const at::Tensor> full, std::span<const at::Tensor> packed) {
   std::map<std::int64_t, std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>>> there;
   for (std::size_t k = 0; k < full.size(); ++k) {
     const std::int64_t d = full[k].size(1);
@@ -229,13 +262,17 @@ void pack_triangles(const std::vector<at::Tensor>& full, const std::vector<at::T
   for (const auto& [d, some] : there) enqueue_pack(some.first, some.second);
 }
 
+void pack_triangles(const at::Tensor& full, const at::Tensor& packed) {
+  pack_triangles(std::span(&full, 1), std::span(&packed, 1));
+}
+
 at::Tensor pack_triangles(const at::Tensor& full) {
   at::Tensor packed = at::empty({full.size(0) * triangle_elements(full.size(1))}, full.options());
-  pack_triangles({full}, {packed});
+  pack_triangles(full, packed);
   return packed;
 }
 
-at::Tensor unpack_triangles(const std::vector<at::Tensor>& packed, std::int64_t d) {
+at::Tensor unpack_triangles(std::span<const at::Tensor> packed, std::int64_t d) {
   const at::Tensor triangles = joined_triangles(packed, d);
   if (!runs_on_host(triangles)) return enqueue_unpack(triangles, d);
   at::Tensor full = at::empty({triangles.size(0), d, d}, triangles.options());
@@ -247,9 +284,25 @@ at::Tensor unpack_triangles(const std::vector<at::Tensor>& packed, std::int64_t 
   return full;
 }
 
-at::Tensor packed_traces(const std::vector<at::Tensor>& packed, std::int64_t d) {
-  const at::Tensor triangles = joined_triangles(packed, d), i = counting(d, triangles);
-  return triangles.index_select(1, begin_of_rows(i, d) + i).sum(1, false, at::kDouble);
+at::Tensor unpack_triangles(const at::Tensor& packed, std::int64_t groups, std::int64_t d) {
+  LINERATE_CHECK(packed.numel() == groups * triangle_elements(d),
+                 fmt::format("{} elements for {} triangles of {}", packed.numel(), groups, d));
+  return unpack_triangles(std::span(&packed, 1), d);
+}
+
+at::Tensor packed_traces(std::span<const at::Tensor> packed, std::int64_t d) {
+  const at::Tensor triangles = joined_triangles(packed, d);
+  if (!runs_on_host(triangles)) return enqueue_traces(triangles, d);
+  at::Tensor traces = at::empty({triangles.size(0)}, triangles.options().dtype(at::kDouble));
+  AT_DISPATCH_FLOATING_TYPES(triangles.scalar_type(), "packed_traces", [&] {
+    const scalar_t* at_diagonal = triangles.const_data_ptr<scalar_t>();
+    for (std::int64_t q = 0; q < triangles.size(0); ++q) {
+      double sum = 0;
+      for (std::int64_t left = d; left > 0; at_diagonal += left--) sum += *at_diagonal;
+      traces.mutable_data_ptr<double>()[q] = sum;
+    }
+  });
+  return traces;
 }
 
 }  // namespace linerate::torch_adapter

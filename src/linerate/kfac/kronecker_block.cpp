@@ -391,7 +391,7 @@ doc::Block block_shape(const LayerSpec& layer) {
   return {.kind = BlockKind::unit_wise, .g = w.numel()};
 }
 
-std::unique_ptr<CurvatureBlock> make_block(const LayerSpec& layer, const KfacOptions& options) {
+std::unique_ptr<CurvatureBlock> make_block(const LayerSpec& layer, const BlockOptions& options) {
   switch (block_shape(layer).kind) {
     case BlockKind::kronecker:
       return std::make_unique<KroneckerBlock>(layer, options);

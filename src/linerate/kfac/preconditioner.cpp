@@ -45,7 +45,8 @@ namespace {
 
 Blocks make_blocks(const std::vector<LayerSpec>& layers, const KfacOptions& o) {
   Blocks blocks;
-  for (const LayerSpec& layer : layers) blocks.push_back(make_block(layer, o));
+  for (const LayerSpec& layer : layers)
+    blocks.push_back(make_block(layer, {o.method, o.shared_positions, o.conv_subsampling}));
   return blocks;
 }
 

@@ -183,7 +183,7 @@ struct KfacOptions {
   int conv_subsampling = 1;
   /// Seeds Monte-Carlo labels and subsampled positions.
   std::uint64_t seed = 0;
-  /// Layers left to the first-order optimizer: names with '*' and '?', "encoder.*.attention".
+  /// Layers left to the first-order optimizer: patterns with *, ? or [...], "encoder.*.attention".
   std::vector<std::string> skip = {};
   /// Whether these kinds of layers are preconditioned.
   bool norms = true, embeddings = true;

@@ -446,13 +446,18 @@ class Fluid {
   // ---- all collectives ----
 
   std::int32_t begin(std::uint32_t task, const Membership::Part& part, double seconds) {
-    Transfer& transfer = transfers_.emplace_back();
+    if (free_.empty()) free_.push_back(transfers_.size()), transfers_.emplace_back();
+    const std::size_t t = free_.back();
+    free_.pop_back();
+    Transfer& transfer = transfers_[t];
     transfer.task = task;
     transfer.part = &part;
     transfer.progress = {seconds, 1, now_, true};
+    transfer.computing = 0;
     transfer.delay_s = contention_.message_delay_s;
-    under_way_.push_back(transfers_.size() - 1);
-    return static_cast<std::int32_t>(under_way_.back());
+    transfer.held_s = 0;
+    under_way_.push_back(t);
+    return static_cast<std::int32_t>(t);
   }
 
   // Only from here on the collective slows the class's computation, and the class owes
@@ -488,10 +493,11 @@ class Fluid {
     for (const std::size_t t : under_way_)
       for (; transfers_[t].end() <= now_; any = true)
         if (transfers_[t].landings.empty())
-          end_for_all(transfers_[t]);
+          end_for_all(transfers_[t]), free_.push_back(t);
         else
           land(t);
-    std::erase_if(under_way_, [this](std::size_t t) { return !transfers_[t].progress.active; });
+    if (any)
+      std::erase_if(under_way_, [this](std::size_t t) { return !transfers_[t].progress.active; });
     return any;
   }
 
@@ -612,7 +618,8 @@ class Fluid {
   std::vector<double> next_end_;              // [classes] of their own running tasks
   std::vector<std::uint32_t> missing_begin_;  // [tasks] into missing_
   std::vector<std::uint32_t> missing_;
-  std::vector<Transfer> transfers_;
+  std::vector<Transfer> transfers_;      // flights stay, since classes may come late
+  std::vector<std::size_t> free_;        // others that have ended are used again
   std::vector<std::int32_t> flight_of_;  // by part of each broadcast, as missing_
   std::vector<std::size_t> under_way_;   // transfers that have not ended, or landed, everywhere
   std::vector<std::size_t> touched_;     // classes with news since rates were set

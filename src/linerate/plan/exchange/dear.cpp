@@ -59,6 +59,10 @@ GradientRuns runs_of(const FusionInput& input) {
   GradientRuns runs;
   DecoupledProblem& p = runs.problem;
   p.backward_s = parts_of(w).backward_s;
+  for (std::vector<double>* const numbers : {&p.ready_s, &p.bytes, &p.forward_left_s})
+    numbers->reserve(w.gradients.size());
+  for (std::vector<std::int32_t>* const numbers : {&p.fence, &runs.ends})
+    numbers->reserve(w.gradients.size());
   double dense = 0;
   for (std::size_t at = 0; at < w.gradients.size(); ++at) {
     const doc::Gradient& g = w.gradients[at];

@@ -105,15 +105,18 @@ SignSums pack_words(const float* gradient, float* residual, std::size_t n, Level
   return pack<LevelRule::mean_of_class>(gradient, residual, n, words);
 }
 
-/// The levels of a word's 32 elements: a mask of bits chooses between two constants.
+/// The levels of a word's 32 elements: a mask of bits chooses between two constants. These are
+/// vectors, because a store to `out` might change a float and would make it be loaded again.
 template <Unpack how>
 struct UnpackWord {
+  UnpackWord(const std::byte* from, SignLevels levels)
+      : words(from),
+        positive(hn::Set(kFloats, levels.positive)),
+        negative(hn::Set(kFloats, levels.negative)) {}
   const std::byte* words;
-  SignLevels levels;
+  Floats positive, negative;
 
   HWY_INLINE void operator()(float* out) {
-    const Floats positive = hn::Set(kFloats, levels.positive);
-    const Floats negative = hn::Set(kFloats, levels.negative);
     std::uint32_t word;
     std::memcpy(&word, words, 4);
     words += 4;
@@ -132,11 +135,11 @@ void unpack_words(const std::byte* words, SignLevels levels, Unpack how, float* 
                   std::size_t n) {
   switch (how) {
     case Unpack::set:
-      return in_steps<32>(n, UnpackWord<Unpack::set>{words, levels}, out);
+      return in_steps<32>(n, UnpackWord<Unpack::set>(words, levels), out);
     case Unpack::add:
-      return in_steps<32>(n, UnpackWord<Unpack::add>{words, levels}, out);
+      return in_steps<32>(n, UnpackWord<Unpack::add>(words, levels), out);
     case Unpack::subtract:
-      return in_steps<32>(n, UnpackWord<Unpack::subtract>{words, levels}, out);
+      return in_steps<32>(n, UnpackWord<Unpack::subtract>(words, levels), out);
   }
 }
 

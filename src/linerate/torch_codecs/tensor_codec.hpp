@@ -125,7 +125,7 @@ at::Tensor bits_of(const at::Tensor& floats);
 at::Tensor floats_of(const at::Tensor& bits);
 /// The unsigned values of u32 in i32 memory, as i64.
 at::Tensor unsigned_of(const at::Tensor& words);
-/// kernel/magnitude.hpp's, i32.
+/// compress/kernel/kernels.hpp's, i32.
 at::Tensor magnitude_bits(const at::Tensor& floats);
 
 /// A contiguous tensor's memory: u8.

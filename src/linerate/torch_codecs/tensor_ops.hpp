@@ -97,10 +97,6 @@ struct TensorOps {
   /// v: views of `next` after that, or of the gradients.
   static Values corrected(const Sending& tensors);
 
-  static void narrow(const Sending& tensors, DType half, float share);
-  static Flag narrow_and_keep(const Sending& tensors, DType half, const compress::HalfScale& scale);
-  static void widen(const Arriving& tensors, DType half, float by);
-
   static KeptValues kept_zeros(const Making& making, std::int64_t elements) {
     return KeptValues(
         at::zeros({elements}, at::TensorOptions().device(making.device).dtype(at::kFloat)));
@@ -112,29 +108,7 @@ struct TensorOps {
   static compress::StateField field(std::string name, compress::Passing passing, KeptTensor& kept) {
     return {std::move(name), passing, kept, kept.now().dim() > 0};
   }
-  static Values gradients(const Sending& tensors);
-  static Values means(const Arriving& tensors);
   static void set_means(const Arriving& tensors, const Values& values);
-  static Values average(const std::vector<KeptValues*>& kept, const Values& x, double beta);
-  static Values averaged(const std::vector<KeptValues*>& kept, const std::vector<Room*>& rooms,
-                         const Values& x, double beta);
-  static void keep(const std::vector<KeptValues*>& kept, const Values& values);
-
-  static void send_values(const Sending& tensors);
-  static Damage average_values(const Arriving& tensors, std::string_view method);
-  static Damage read_finite_means(const Arriving& tensors, std::string_view method);
-  static void send_signs(const Sending& tensors, const Values& values);
-  static Damage vote(const Arriving& tensors, std::string_view method);
-  static void send_scaled_signs(const Sending& tensors, const Values& x,
-                                const compress::SignFormat& format);
-  static void send(const Sending& tensors, const compress::SignFormat& format) {
-    send_scaled_signs(tensors, gradients(tensors), format);
-  }
-  static Damage receive(const Arriving& tensors, const compress::SignFormat& format);
-  static void send(const Sending& tensors, const compress::GridFormat& format);
-  static Damage receive(const Arriving& tensors, const compress::GridFormat& format);
-  static void send(const Sending& tensors, compress::PowerFormat format);
-  static Damage receive(const Arriving& tensors, compress::PowerFormat format);
 
   struct Picking {};  // nothing stays
   struct Chosen {
@@ -147,35 +121,6 @@ struct TensorOps {
   };
   using Drawn = at::Tensor;  // i64: places in the bucket, of all tensors; the first codec's
   using Rooms = std::vector<Picking*>;
-  using Controls = std::vector<compress::Kept<compress::StageControl>*>;
-
-  static Chosen choose_largest(const Sending& tensors, const Rooms&,
-                               const compress::EntryFormat& format);
-  static Chosen choose_by_halving(const Sending& tensors, const Rooms&,
-                                  const compress::EntryFormat& format, int halvings);
-  static Chosen choose_by_fit(const Sending& tensors, const Rooms&, const Controls& controls,
-                              const compress::SidcoSettings& settings);
-  static Chosen choose_from(const Sending& tensors, const Rooms&,
-                            const compress::EntryFormat& format, std::optional<float> tau,
-                            const std::vector<KeptNumber*>& taus);
-  static void accumulate(const Sending& tensors, const std::vector<KeptValues*>& u,
-                         const std::vector<KeptValues*>& r, const compress::DgcSettings& settings);
-  static Chosen choose_by_sample(const Sending& tensors, const Rooms&,
-                                 const compress::EntryFormat& format,
-                                 const std::vector<KeptValues*>& kept);
-  static void clear(const Chosen& sent, const std::vector<KeptValues*>& kept);
-  static void add_momentum(const Arriving& tensors, const std::vector<KeptValues*>& kept,
-                           const compress::DenseMomentum& rule);
-
-  static void send_entries(const Sending& tensors, const Chosen& chosen,
-                           const compress::EntryFormat& format);
-  static Damage average_entries(const Arriving& tensors, const compress::EntryFormat& format);
-  static void send_drawn(const Sending& tensors, const std::vector<Drawn*>& drawn, double density,
-                         compress::Places places);
-  static void average_drawn(const Arriving& tensors, const std::vector<Drawn*>& drawn,
-                            double density);
-  static void send(const Sending& tensors, const compress::TwoBitFormat& format);
-  static Damage receive(const Arriving& tensors, const compress::TwoBitFormat& format);
 
   class LowRank;
 
@@ -187,12 +132,8 @@ struct TensorOps {
   static at::Tensor part(const at::Tensor& all, std::int64_t first, std::int64_t count) {
     return all.narrow(0, first, count);
   }
-  static void send_chunks(const compress::ChunkCall& call, const Arrays& arrays,
-                          const std::vector<Bytes>& rooms);
-  static Damage average_chunks(const compress::ChunkCall& call,
-                               const std::vector<std::vector<Bytes>>& arrived, const Arrays& means);
-  static Arrays own_chunks(const std::vector<compress::TwoPhase*>& owners);
-  static void keep_owed(const std::vector<compress::TwoPhase*>& owners, const Arrays& arrays);
+
+#include "linerate/compress/ops-inl.hpp"
 };
 
 /// A codec that codes all tensors of a bucket in a call. The first one of those that are coded

@@ -1,16 +1,14 @@
-// Compiled once per instruction set, picked at run time.
+// Codes on grids, and the statistics of values that grids are chosen by. Compiled once per
+// instruction set, picked at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "linerate/compress/kernel/grid.cpp"
 #include "linerate/compress/kernel/fixed_lanes.hpp"
-// clang-format off
-#include <hwy/foreach_target.h>  // includes this file once per target
-#include <hwy/highway.h>
-
-#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/kernel/lanes-inl.hpp"
-// clang-format on
 
 #include <algorithm>
+#include <array>
+
+#include "linerate/compress/kernel/kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
@@ -73,29 +71,29 @@ class ToCodes {
   RoundingBits bits_;
 };
 
-/// work(first, elements, grid) for each bucket.
-template <class Work>
-HWY_INLINE void for_buckets(std::size_t n, const Grids& grids, Work&& work) {
-  for (std::size_t first = 0, b = 0; first < n; first += grids.bucket, ++b)
-    work(first, std::min(grids.bucket, n - first), grids.of_bucket[b]);
+/// work(part, bucket's number) for each bucket of v.
+template <class T, class Work>
+HWY_INLINE void for_buckets(std::span<T> v, std::size_t bucket, Work&& work) {
+  for (std::size_t first = 0, b = 0; first < v.size(); first += bucket, ++b)
+    work(v.subspan(first, std::min(bucket, v.size() - first)), b);
 }
 
 template <bool is_signed, bool stochastic>
-void to_codes_as(const float* v, std::size_t n, const Grids& grids, const Rounding& rounding,
+void to_codes_as(std::span<const float> v, const Grids& grids, const Rounding& rounding,
                  std::int8_t* codes) {
   ToCodes<is_signed, stochastic> to(grids.top, rounding);
-  for_buckets(n, grids, [&](std::size_t first, std::size_t count, const Grid& grid) HWY_ATTR {
-    to.all(v + first, count, grid, codes + first);
+  for_buckets(v, grids.bucket, [&](std::span<const float> part, std::size_t b) HWY_ATTR {
+    to.all(part.data(), part.size(), grids.of_bucket[b], codes + b * grids.bucket);
   });
 }
 
-void codes_of(const float* v, std::size_t n, const Grids& grids, const Rounding& rounding,
+void to_codes(std::span<const float> v, const Grids& grids, const Rounding& rounding,
               std::int8_t* codes) {
   const auto chosen =
       grids.is_signed
           ? (rounding.is_stochastic ? to_codes_as<true, true> : to_codes_as<true, false>)
           : (rounding.is_stochastic ? to_codes_as<false, true> : to_codes_as<false, false>);
-  chosen(v, n, grids, rounding, codes);
+  chosen(v, grids, rounding, codes);
 }
 
 template <bool is_signed, bool adds>
@@ -123,17 +121,91 @@ class FromCodes {
 };
 
 template <bool is_signed, bool adds>
-void from_codes_as(const std::int8_t* codes, const Grids& grids, float* out, std::size_t n) {
-  for_buckets(n, grids, [&](std::size_t first, std::size_t count, const Grid& grid) HWY_ATTR {
-    in_steps<kLanes>(count, FromCodes<is_signed, adds>(grid), codes + first, out + first);
+void from_codes_as(const std::int8_t* codes, const Grids& grids, std::span<float> out) {
+  for_buckets(out, grids.bucket, [&](std::span<float> part, std::size_t b) HWY_ATTR {
+    in_steps<kLanes>(part.size(), FromCodes<is_signed, adds>(grids.of_bucket[b]),
+                     codes + b * grids.bucket, part.data());
   });
 }
-void add_points(const std::int8_t* codes, const Grids& grids, bool subtracts, float* out,
-                std::size_t n) {
+void add_codes(const std::int8_t* codes, const Grids& grids, bool subtracts, std::span<float> out) {
   const auto chosen = grids.is_signed
                           ? (subtracts ? from_codes_as<true, false> : from_codes_as<true, true>)
                           : (subtracts ? from_codes_as<false, false> : from_codes_as<false, true>);
-  chosen(codes, grids, out, n);
+  chosen(codes, grids, out);
+}
+
+/// Calls take(at, vector) for vector number `at` of every 16 elements. The last step is filled up
+/// with `fill`, a value that changes no answer: zero for sums, the first value for a range.
+template <class Take>
+HWY_INLINE void for_16(const float* v, std::size_t n, float fill, Take&& take) {
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    for (std::size_t at = 0; at < 16 / kLanes; ++at)
+      take(at, hn::LoadU(kFloats, v + i + at * kLanes));
+  if (i == n) return;
+  float rest[16];
+  std::fill(std::copy(v + i, v + n, rest), rest + 16, fill);
+  for (std::size_t at = 0; at < 16 / kLanes; ++at) take(at, hn::LoadU(kFloats, rest + at * kLanes));
+}
+
+HWY_INLINE double squares(const float* v, std::size_t n) {
+  Sums16 sums;
+  for_16(v, n, 0.0f, [&](std::size_t at, Floats x) HWY_ATTR {
+    const Wide w = widen(x);
+    sums.add(at, multiply(w, w));
+  });
+  return sums.total();
+}
+
+HWY_INLINE Range range(const float* v, std::size_t n) {
+  Floats least = hn::Set(kFloats, v[0]), largest = least;
+  for_16(v, n, v[0], [&](std::size_t, Floats x) HWY_ATTR {
+    least = hn::Min(least, x);
+    largest = hn::Max(largest, x);
+  });
+  // -0 + 0 = +0: which of two zeros an instruction calls the smaller is its own choice.
+  return {hn::GetLane(hn::MinOfLanes(kFloats, least)) + 0.0f,
+          hn::GetLane(hn::MaxOfLanes(kFloats, largest)) + 0.0f};
+}
+
+void sums_of_squares(std::span<const float> v, std::size_t bucket, double* out) {
+  for_buckets(v, bucket, [&](std::span<const float> part, std::size_t b) HWY_ATTR {
+    out[b] = squares(part.data(), part.size());
+  });
+}
+void ranges_of(std::span<const float> v, std::size_t bucket, Range* out) {
+  for_buckets(v, bucket, [&](std::span<const float> part, std::size_t b) HWY_ATTR {
+    out[b] = range(part.data(), part.size());
+  });
+}
+
+Spread spread_of(std::span<const float> v) {
+  Sums16 sums, square_sums;
+  Floats largest = hn::Zero(kFloats);
+  for_16(v.data(), v.size(), 0.0f, [&](std::size_t at, Floats x) HWY_ATTR {
+    const Wide w = widen(x);
+    sums.add(at, w);
+    square_sums.add(at, multiply(w, w));
+    largest = hn::Max(largest, hn::Abs(x));
+  });
+  return {sums.total(), square_sums.total(), hn::GetLane(hn::MaxOfLanes(kFloats, largest))};
+}
+
+/// The largest of the values' bits without sign, which are at least 0x7f800000 for an infinity or a
+/// NaN. Integers are compared, because a maximum of floats may drop a NaN. Four maxima run side by
+/// side, so that no comparison waits for the one before it.
+std::uint32_t largest_magnitude_bits(std::span<const float> values) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const auto magnitude = hn::Set(di, 0x7fffffff);
+  hn::Vec<decltype(di)> largest[4] = {hn::Zero(di), hn::Zero(di), hn::Zero(di), hn::Zero(di)};
+  const auto take = [&](const float* at) HWY_ATTR {
+    for (std::size_t k = 0; k < 4; ++k, at += hn::Lanes(d))
+      largest[k] = hn::Max(largest[k], hn::And(magnitude, hn::BitCast(di, hn::LoadU(d, at))));
+  };
+  in_steps<4 * hn::MaxLanes(hn::ScalableTag<float>())>(values.size(), take, values.data());
+  const auto all = hn::Max(hn::Max(largest[0], largest[1]), hn::Max(largest[2], largest[3]));
+  return static_cast<std::uint32_t>(hn::GetLane(hn::MaxOfLanes(di, all)));
 }
 
 }  // namespace
@@ -143,15 +215,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linerate::compress {
 
-HWY_EXPORT(codes_of);
-HWY_EXPORT(add_points);
+LINERATE_KERNEL(void, to_codes,
+                (std::span<const float> v, const Grids& grids, const Rounding& rounding,
+                 std::int8_t* codes),
+                v, grids, rounding, codes)
+LINERATE_KERNEL(void, add_codes,
+                (const std::int8_t* codes, const Grids& grids, bool subtracts,
+                 std::span<float> out),
+                codes, grids, subtracts, out)
+LINERATE_KERNEL(void, sums_of_squares, (std::span<const float> v, std::size_t bucket, double* out),
+                v, bucket, out)
+LINERATE_KERNEL(void, ranges_of, (std::span<const float> v, std::size_t bucket, Range* out), v,
+                bucket, out)
+LINERATE_KERNEL(Spread, spread_of, (std::span<const float> v), v)
+LINERATE_KERNEL(std::uint32_t, largest_magnitude_bits, (std::span<const float> values), values)
 
-void to_codes(std::span<const float> v, const Grids& grids, const Rounding& rounding,
-              std::int8_t* codes) {
-  HWY_DYNAMIC_DISPATCH(codes_of)(v.data(), v.size(), grids, rounding, codes);
-}
-void add_codes(const std::int8_t* codes, const Grids& grids, bool subtracts, std::span<float> out) {
-  HWY_DYNAMIC_DISPATCH(add_points)(codes, grids, subtracts, out.data(), out.size());
+bool all_finite(std::span<const float> values) {
+  return largest_magnitude_bits(values) < 0x7f800000u;
 }
 
 }  // namespace linerate::compress

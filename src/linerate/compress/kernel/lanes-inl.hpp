@@ -77,6 +77,13 @@ HWY_INLINE Wide wide(double value) {
   return out;
 }
 
+HWY_INLINE Wide load(const double* from) {
+  Wide out;
+  for (std::size_t i = 0; i < kParts; ++i)
+    out.part[i] = hn::LoadU(kDoubles, from + i * hn::MaxLanes(kDoubles));
+  return out;
+}
+
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE Wide widen(Floats v) { return {{hn::PromoteTo(kDoubles, v)}}; }
 HWY_INLINE Floats narrow(const Wide& v) { return hn::DemoteTo(kFloats, v.part[0]); }

@@ -15,10 +15,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "linerate/compress/kernel/low_rank.cpp"
 #include "linerate/compress/kernel/fixed_lanes.hpp"
-// clang-format off
-#include <hwy/foreach_target.h>  // includes this file once per target
-#include <hwy/highway.h>
-// clang-format on
+#include "linerate/compress/kernel/lanes-inl.hpp"
 
 #include <algorithm>
 #include <array>
@@ -29,10 +26,8 @@
 #ifndef LINERATE_COMPRESS_LOW_RANK_SIZES  // the file is included several times
 #define LINERATE_COMPRESS_LOW_RANK_SIZES
 namespace linerate::compress {
-inline constexpr std::size_t kLanes = 16;       // partial sums of a dot product
-inline constexpr std::size_t kRanksAtOnce = 4;  // vectors of a factor in registers
-inline constexpr std::size_t kColumnBlock =
-    2048;  // of a right product: f32 sums of 128 terms a lane
+inline constexpr std::size_t kDotLanes = 16;        // partial sums of a dot product
+inline constexpr std::size_t kColumnBlock = 2048;   // of a right product: 128 terms a lane in f32
 inline constexpr std::size_t kStripColumns = 1024;  // of a left product: its sums stay in the cache
 inline constexpr std::size_t kStripRows = 256;
 inline constexpr std::size_t kRowsAtOnce = 4;
@@ -41,45 +36,40 @@ inline constexpr std::size_t kRowsAtOnce = 4;
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-using Floats = hn::CappedTag<float, kLanes>;
-using FloatVector = hn::Vec<Floats>;
-using Doubles = hn::CappedTag<double, 8>;
+namespace {
 
 /// Partial sums of two rows with kRanks vectors.
 template <std::size_t kRanks>
-using DotLanes = std::array<std::array<std::array<float, kLanes>, kRanks>, 2>;
+using DotLanes = std::array<std::array<std::array<float, kDotLanes>, kRanks>, 2>;
 
 /// Adds `steps` times 16 columns to the partial sums.
 template <std::size_t kRanks>
 void add_dots(const float* row0, const float* row1, const float* q, std::size_t q_stride,
               std::size_t steps, DotLanes<kRanks>& lanes) {
-  const Floats d;
-  for (std::size_t lane = 0; lane < kLanes; lane += hn::Lanes(d)) {
-    FloatVector sum0[kRanks], sum1[kRanks];
+  for (std::size_t lane = 0; lane < kDotLanes; lane += kLanes) {
+    Floats sum0[kRanks], sum1[kRanks];
     for (std::size_t j = 0; j < kRanks; ++j) {
-      sum0[j] = hn::LoadU(d, lanes[0][j].data() + lane);
-      sum1[j] = hn::LoadU(d, lanes[1][j].data() + lane);
+      sum0[j] = hn::LoadU(kFloats, lanes[0][j].data() + lane);
+      sum1[j] = hn::LoadU(kFloats, lanes[1][j].data() + lane);
     }
-    for (std::size_t c = lane; c < steps * kLanes; c += kLanes) {
-      const auto m0 = hn::LoadU(d, row0 + c), m1 = hn::LoadU(d, row1 + c);
+    for (std::size_t c = lane; c < steps * kDotLanes; c += kDotLanes) {
+      const auto m0 = hn::LoadU(kFloats, row0 + c), m1 = hn::LoadU(kFloats, row1 + c);
       for (std::size_t j = 0; j < kRanks; ++j) {
-        const auto factor = hn::LoadU(d, q + j * q_stride + c);
+        const auto factor = hn::LoadU(kFloats, q + j * q_stride + c);
         sum0[j] = hn::Add(sum0[j], hn::Mul(m0, factor));
         sum1[j] = hn::Add(sum1[j], hn::Mul(m1, factor));
       }
     }
     for (std::size_t j = 0; j < kRanks; ++j) {
-      hn::StoreU(sum0[j], d, lanes[0][j].data() + lane);
-      hn::StoreU(sum1[j], d, lanes[1][j].data() + lane);
+      hn::StoreU(sum0[j], kFloats, lanes[0][j].data() + lane);
+      hn::StoreU(sum1[j], kFloats, lanes[1][j].data() + lane);
     }
   }
 }
 
 /// The sum of the 16 lanes, in one order. Lanes i and i + 8 are added, then i and i + 4, then the
 /// four that are left.
-inline float folded(std::array<float, kLanes> lanes) {
+inline float folded(std::array<float, kDotLanes> lanes) {
   for (std::size_t l = 0; l < 8; ++l) lanes[l] += lanes[l + 8];
   for (std::size_t l = 0; l < 4; ++l) lanes[l] += lanes[l + 4];
   return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
@@ -92,13 +82,12 @@ void dots(const float* row0, const float* row1, std::size_t columns, const float
   out = {};
   for (std::size_t c = 0; c < columns; c += kColumnBlock) {
     const std::size_t count = std::min(kColumnBlock, columns - c);
-    const std::size_t whole = count / kLanes * kLanes;
+    const std::size_t whole = count / kDotLanes * kDotLanes;
     DotLanes<kRanks> lanes = {};
-    add_dots<kRanks>(row0 + c, row1 + c, q + c, q_stride, whole / kLanes, lanes);
+    add_dots<kRanks>(row0 + c, row1 + c, q + c, q_stride, whole / kDotLanes, lanes);
     if (whole < count) {
-      std::array<float, kLanes> rest0{}, rest1{};
-      std::copy(row0 + c + whole, row0 + columns, rest0.begin());
-      std::copy(row1 + c + whole, row1 + columns, rest1.begin());
+      Rest<const float, kDotLanes> rest0(row0 + c + whole, count - whole);
+      Rest<const float, kDotLanes> rest1(row1 + c + whole, count - whole);
       add_dots<kRanks>(rest0.data(), rest1.data(), q + c + whole, q_stride, 1, lanes);
     }
     for (std::size_t row = 0; row < 2; ++row)
@@ -121,14 +110,23 @@ void right_product_of(const float* m, std::size_t rows, std::size_t columns, con
   }
 }
 
-/// Four vectors at a time, then those that are left.
+/// Calls work(ranks' number as a constant, first vector) for four vectors at a time, then for those
+/// that are left.
+template <class Work>
+void by_four(std::size_t ranks, Work&& work) {
+  std::size_t j = 0;
+  for (; j + 4 <= ranks; j += 4) work(std::integral_constant<std::size_t, 4>(), j);
+  if (ranks - j == 3) work(std::integral_constant<std::size_t, 3>(), j);
+  if (ranks - j == 2) work(std::integral_constant<std::size_t, 2>(), j);
+  if (ranks - j == 1) work(std::integral_constant<std::size_t, 1>(), j);
+}
+
 void right_product_ranks(const float* m, std::size_t rows, std::size_t columns, const float* q,
                          std::size_t q_stride, std::size_t ranks, float* p, std::size_t p_stride) {
-  for (; ranks >= 4; ranks -= 4, q += 4 * q_stride, p += 4 * p_stride)
-    right_product_of<4>(m, rows, columns, q, q_stride, p, p_stride);
-  if (ranks == 3) right_product_of<3>(m, rows, columns, q, q_stride, p, p_stride);
-  if (ranks == 2) right_product_of<2>(m, rows, columns, q, q_stride, p, p_stride);
-  if (ranks == 1) right_product_of<1>(m, rows, columns, q, q_stride, p, p_stride);
+  by_four(ranks, [&](auto count, std::size_t j) {
+    right_product_of<count>(m, rows, columns, q + j * q_stride, q_stride, p + j * p_stride,
+                            p_stride);
+  });
 }
 
 /// sums[j][c] += the four rows' share, j < kRanks; p[row][j].
@@ -167,7 +165,7 @@ void left_product_strip(const float* m, std::size_t rows, std::size_t row_stride
       for (std::size_t j = 0; is_there && j < kRanks; ++j) factor[r][j] = p[j * p_stride + i + r];
     }
     const std::size_t done =
-        add_rows<kRanks>(Floats(), four, factor, 0, columns, sums, kStripColumns);
+        add_rows<kRanks>(kFloats, four, factor, 0, columns, sums, kStripColumns);
     add_rows<kRanks>(hn::CappedTag<float, 1>(), four, factor, done, columns, sums, kStripColumns);
   }
 }
@@ -175,11 +173,10 @@ void left_product_strip(const float* m, std::size_t rows, std::size_t row_stride
 void left_product_ranks(const float* m, std::size_t rows, std::size_t row_stride,
                         std::size_t columns, const float* p, std::size_t p_stride,
                         std::size_t ranks, float* sums) {
-  for (; ranks >= 4; ranks -= 4, p += 4 * p_stride, sums += 4 * kStripColumns)
-    left_product_strip<4>(m, rows, row_stride, columns, p, p_stride, sums);
-  if (ranks == 3) left_product_strip<3>(m, rows, row_stride, columns, p, p_stride, sums);
-  if (ranks == 2) left_product_strip<2>(m, rows, row_stride, columns, p, p_stride, sums);
-  if (ranks == 1) left_product_strip<1>(m, rows, row_stride, columns, p, p_stride, sums);
+  by_four(ranks, [&](auto count, std::size_t j) {
+    left_product_strip<count>(m, rows, row_stride, columns, p + j * p_stride, p_stride,
+                              sums + j * kStripColumns);
+  });
 }
 
 /// kRows rows of a product from column c on, kVectors vectors at a time; returns where it ends.
@@ -216,10 +213,10 @@ std::size_t product_block(D d, const float* p, std::size_t p_stride, const float
 template <bool kSubtract, std::size_t kRows>
 void product_rows(const float* p, std::size_t p_stride, const float* q, std::size_t ranks,
                   std::size_t columns, float* out) {
-  const Floats d;
   const hn::CappedTag<float, 1> one;
-  std::size_t c = product_block<kSubtract, kRows, 2>(d, p, p_stride, q, ranks, 0, columns, out);
-  c = product_block<kSubtract, kRows, 1>(d, p, p_stride, q, ranks, c, columns, out);
+  std::size_t c =
+      product_block<kSubtract, kRows, 2>(kFloats, p, p_stride, q, ranks, 0, columns, out);
+  c = product_block<kSubtract, kRows, 1>(kFloats, p, p_stride, q, ranks, c, columns, out);
   product_block<kSubtract, kRows, 1>(one, p, p_stride, q, ranks, c, columns, out);
 }
 
@@ -238,31 +235,26 @@ void product_of(const float* p, std::size_t p_stride, const float* q, std::size_
             : product_all<false>(p, p_stride, q, ranks, rows, columns, out);
 }
 
-/// For whole steps of 16 elements.
-void add_products(const double* a, const double* b, std::size_t n,
-                  std::array<double, kLanes>& lanes) {
-  const Doubles d;
-  const std::size_t width = hn::Lanes(d);
-  for (std::size_t lane = 0; lane < kLanes; lane += 2 * width) {
-    auto s0 = hn::LoadU(d, lanes.data() + lane), s1 = hn::LoadU(d, lanes.data() + lane + width);
-    for (std::size_t i = lane; i + kLanes <= n + lane; i += kLanes) {
-      s0 = hn::Add(s0, hn::Mul(hn::LoadU(d, a + i), hn::LoadU(d, b + i)));
-      s1 = hn::Add(s1, hn::Mul(hn::LoadU(d, a + i + width), hn::LoadU(d, b + i + width)));
-    }
-    hn::StoreU(s0, d, lanes.data() + lane);
-    hn::StoreU(s1, d, lanes.data() + lane + width);
-  }
+double dot(std::span<const double> a, std::span<const double> b) {
+  Sums16 sums;
+  const auto add = [&](const double* x, const double* y) HWY_ATTR {
+    for (std::size_t at = 0; at < 16 / kLanes; ++at, x += kLanes, y += kLanes)
+      sums.add(at, multiply(load(x), load(y)));
+  };
+  in_steps<16>(a.size(), add, a.data(), b.data());
+  return sums.total();
 }
 
-void subtract_scaled(double* a, double factor, const double* b, std::size_t n) {
-  const Doubles d;
-  const auto by = hn::Set(d, factor);
-  std::size_t i = 0;
-  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d))
-    hn::StoreU(hn::Sub(hn::LoadU(d, a + i), hn::Mul(by, hn::LoadU(d, b + i))), d, a + i);
-  for (; i < n; ++i) a[i] = a[i] - factor * b[i];
+void subtract_multiple(std::span<double> a, double factor, std::span<const double> b) {
+  const auto by = hn::Set(kDoubles, factor);
+  const auto subtract = [=](double* x, const double* y) HWY_ATTR {
+    const auto part = hn::Mul(by, hn::LoadU(kDoubles, y));
+    hn::StoreU(hn::Sub(hn::LoadU(kDoubles, x), part), kDoubles, x);
+  };
+  in_steps<hn::MaxLanes(kDoubles)>(a.size(), subtract, a.data(), b.data());
 }
 
+}  // namespace
 }  // namespace linerate::compress::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -272,13 +264,14 @@ namespace linerate::compress {
 HWY_EXPORT(right_product_ranks);
 HWY_EXPORT(left_product_ranks);
 HWY_EXPORT(product_of);
-HWY_EXPORT(add_products);
-HWY_EXPORT(subtract_scaled);
+LINERATE_KERNEL(double, dot, (std::span<const double> a, std::span<const double> b), a, b)
+LINERATE_KERNEL(void, subtract_multiple,
+                (std::span<double> a, double factor, std::span<const double> b), a, factor, b)
 
 RightProduct::RightProduct(std::span<const float> q, std::size_t columns)
     : rank_(q.size() / columns),
       columns_(columns),
-      padded_((columns + kLanes - 1) / kLanes * kLanes),
+      padded_((columns + kDotLanes - 1) / kDotLanes * kDotLanes),
       q_(rank_ * padded_) {
   for (std::size_t j = 0; j < rank_; ++j)
     std::copy_n(q.data() + j * columns, columns, q_.data() + j * padded_);
@@ -328,20 +321,6 @@ void subtract_product(const float* p, std::size_t p_stride, std::span<const floa
                       std::size_t rows, std::size_t columns, float* m) {
   HWY_DYNAMIC_DISPATCH(product_of)
   (p, p_stride, q.data(), q.size() / columns, rows, columns, true, m);
-}
-
-double dot(std::span<const double> a, std::span<const double> b) {
-  std::array<double, kLanes> lanes{};
-  const std::size_t whole = a.size() / kLanes * kLanes;
-  HWY_DYNAMIC_DISPATCH(add_products)(a.data(), b.data(), whole, lanes);
-  for (std::size_t i = whole; i < a.size(); ++i) lanes[i - whole] += a[i] * b[i];
-  for (std::size_t width = kLanes / 2; width > 0; width /= 2)
-    for (std::size_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
-  return lanes[0];
-}
-
-void subtract_multiple(std::span<double> a, double factor, std::span<const double> b) {
-  HWY_DYNAMIC_DISPATCH(subtract_scaled)(a.data(), factor, b.data(), a.size());
 }
 
 }  // namespace linerate::compress

@@ -2,16 +2,13 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "linerate/compress/kernel/powers.cpp"
 #include "linerate/compress/kernel/fixed_lanes.hpp"
-// clang-format off
-#include <hwy/foreach_target.h>  // includes this file once per target
-#include <hwy/highway.h>
-
 #include "linerate/compress/kernel/lanes-inl.hpp"
-#include "linerate/compress/kernel/kernels.hpp"
-// clang-format on
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+
+#include "linerate/compress/kernel/kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
@@ -54,78 +51,85 @@ HWY_INLINE Words magnitude_of(Floats v) {
 }
 HWY_INLINE Words sign_of(Floats v) { return hn::And(hn::BitCast(kWords, v), word(0x80000000)); }
 
-/// One group of 32: 36 bytes.
-template <bool keeps>
-HWY_INLINE void to_group(const float* gradient, float* residual, RoundingBits& bits,
-                         std::byte* out) {
-  std::uint32_t signs = 0;
-  for (std::size_t i = 0; i < 32; i += kLanes) {
-    Floats v = hn::LoadU(kFloats, gradient + i);
-    if constexpr (keeps) v = hn::Add(v, hn::LoadU(kFloats, residual + i));
-    const Words exponent = round_up_at_random(magnitude_of(v), hn::ShiftRight<9>(bits.next()));
-    const Words sign = hn::IfThenZeroElse(hn::Eq(exponent, word(0)), sign_of(v));
-    hn::StoreU(hn::DemoteTo(kBytes, hn::BitCast(kInts, exponent)), kBytes,
-               reinterpret_cast<std::uint8_t*>(out) + 4 + i);
-    signs |= bits_of(hn::RebindMask(kFloats, hn::Ne(sign, word(0)))) << i;
-    if constexpr (keeps) hn::StoreU(hn::Sub(v, power(exponent, sign)), kFloats, residual + i);
-  }
-  std::memcpy(out, &signs, 4);
+HWY_INLINE Words load_bytes(const std::byte* from) {
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(from);
+  return hn::PromoteTo(kWords, hn::LoadU(kBytes, bytes));
+}
+HWY_INLINE void store_bytes(Words codes, std::byte* to) {
+  auto* const bytes = reinterpret_cast<std::uint8_t*>(to);
+  hn::StoreU(hn::DemoteTo(kBytes, hn::BitCast(kInts, codes)), kBytes, bytes);
 }
 
-template <bool keeps>
-void to_groups(const float* gradient, float* residual, std::size_t n, RoundingBits bits,
-               std::byte* out) {
-  std::size_t i = 0;
-  for (; i + 32 <= n; i += 32, out += 36) to_group<keeps>(gradient + i, residual + i, bits, out);
-  if (i == n) return;
-  float rest[32] = {}, kept[32] = {};
+/// One group of 32 elements after the other: 36 bytes each.
+struct ToGroups {
+  RoundingBits bits;
+  std::byte* out;
+
+  HWY_INLINE void operator()(const float* gradient, auto*... residual) {
+    std::uint32_t signs = 0;
+    for (std::size_t i = 0; i < 32; i += kLanes) {
+      Floats v = hn::LoadU(kFloats, gradient + i);
+      ((v = hn::Add(v, hn::LoadU(kFloats, residual + i))), ...);
+      const Words exponent = round_up_at_random(magnitude_of(v), hn::ShiftRight<9>(bits.next()));
+      const Words sign = hn::IfThenZeroElse(hn::Eq(exponent, word(0)), sign_of(v));
+      store_bytes(exponent, out + 4 + i);
+      signs |= bits_of(hn::RebindMask(kFloats, hn::Ne(sign, word(0)))) << i;
+      (hn::StoreU(hn::Sub(v, power(exponent, sign)), kFloats, residual + i), ...);
+    }
+    std::memcpy(out, &signs, 4);
+    out += 36;
+  }
+};
+
+template <class... T>
+void to_groups(std::size_t n, ToGroups to, T*... arrays) {
+  const std::size_t rest = n % 32, whole = n - rest;
+  in_steps<32>(whole, to, arrays...);
+  if (rest == 0) return;
   std::byte group[36];
-  std::copy(gradient + i, gradient + n, rest);
-  if constexpr (keeps) std::copy(residual + i, residual + n, kept);
-  to_group<keeps>(rest, kept, bits, group);
-  if constexpr (keeps) std::copy_n(kept, n - i, residual + i);
-  out = std::copy_n(group, (n - i + 7) / 8, out);
-  std::copy_n(group + 4, n - i, out);
+  std::byte* const out = std::exchange(to.out, group);
+  in_steps<32>(rest, to, arrays + whole...);
+  std::copy_n(group + 4, rest, std::copy_n(group, (rest + 7) / 8, out));
 }
 
-void all_to_powers(const float* gradient, float* residual, std::size_t n, std::uint64_t key,
-                   std::uint64_t first, std::byte* out) {
-  const RoundingBits bits(key, first);
-  residual ? to_groups<true>(gradient, residual, n, bits, out)
-           : to_groups<false>(gradient, nullptr, n, bits, out);
+void to_powers(std::span<const float> gradient, std::span<float> residual, std::uint64_t key,
+               std::uint64_t first, std::byte* out) {
+  const ToGroups to{RoundingBits(key, first), out};
+  residual.empty() ? to_groups(gradient.size(), to, gradient.data())
+                   : to_groups(gradient.size(), to, gradient.data(), residual.data());
 }
 
-/// Returns the largest exponent.
-HWY_INLINE Words add_group(const std::byte* in, float* out) {
-  std::uint32_t signs;
-  std::memcpy(&signs, in, 4);
+/// Notes the largest exponent.
+struct AddGroups {
+  const std::byte* in;
   Words largest = word(0);
-  for (std::size_t i = 0; i < 32; i += kLanes) {
-    const Words exponent =
-        hn::PromoteTo(kWords, hn::LoadU(kBytes, reinterpret_cast<const std::uint8_t*>(in) + 4 + i));
-    const Words sign =
-        hn::IfThenElseZero(hn::RebindMask(kWords, mask_of_bits(signs >> i)), word(0x80000000));
-    hn::StoreU(hn::Add(hn::LoadU(kFloats, out + i), power(exponent, sign)), kFloats, out + i);
-    largest = hn::Max(largest, exponent);
+
+  HWY_INLINE void operator()(float* out) {
+    std::uint32_t signs;
+    std::memcpy(&signs, in, 4);
+    for (std::size_t i = 0; i < 32; i += kLanes) {
+      const Words exponent = load_bytes(in + 4 + i);
+      const Words sign =
+          hn::IfThenElseZero(hn::RebindMask(kWords, mask_of_bits(signs >> i)), word(0x80000000));
+      hn::StoreU(hn::Add(hn::LoadU(kFloats, out + i), power(exponent, sign)), kFloats, out + i);
+      largest = hn::Max(largest, exponent);
+    }
+    in += 36;
   }
-  return largest;
-}
+};
 
-bool add_all_powers(const std::byte* in, float* out, std::size_t n) {
-  Words largest = word(0);
-  std::size_t i = 0;
-  for (; i + 32 <= n; i += 32, in += 36) largest = hn::Max(largest, add_group(in, out + i));
-  if (i < n) {
+bool add_powers(const std::byte* in, std::span<float> out) {
+  const std::size_t rest = out.size() % 32, whole = out.size() - rest;
+  AddGroups add{in};
+  in_steps<32>(whole, add, out.data());
+  if (rest > 0) {
     std::byte group[36] = {};
-    float rest[32] = {};
-    const std::size_t sign_bytes = (n - i + 7) / 8;
-    std::copy_n(in, sign_bytes, group);
-    std::copy_n(in + sign_bytes, n - i, group + 4);
-    std::copy(out + i, out + n, rest);
-    largest = hn::Max(largest, add_group(group, rest));
-    std::copy_n(rest, n - i, out + i);
+    std::copy_n(add.in, (rest + 7) / 8, group);
+    std::copy_n(add.in + (rest + 7) / 8, rest, group + 4);
+    add.in = group;
+    in_steps<32>(rest, add, out.data() + whole);
   }
-  return hn::AllFalse(kWords, hn::Eq(largest, word(255)));
+  return hn::AllFalse(kWords, hn::Eq(add.largest, word(255)));
 }
 
 /// Codes of 7 bits for the exponents below `top`: the least exponent that is sent, and the
@@ -159,8 +163,7 @@ class ToShorts {
     const Words sign = hn::IfThenZeroElse(is_zero, sign_of(v));
     const Words code = hn::IfThenZeroElse(is_zero, hn::Add(exponent, range_.offset));
     const Words byte = hn::Or(code, hn::ShiftRight<24>(sign));
-    hn::StoreU(hn::DemoteTo(kBytes, hn::BitCast(kInts, byte)), kBytes,
-               reinterpret_cast<std::uint8_t*>(out));
+    store_bytes(byte, out);
     return power(hn::IfThenZeroElse(is_zero, exponent), sign);
   }
 
@@ -168,10 +171,11 @@ class ToShorts {
   RoundingBits bits_;
 };
 
-void all_to_shorts(const float* v, float* kept, std::size_t n, std::uint32_t top, std::uint64_t key,
-                   std::uint64_t first, std::byte* out) {
+void to_short_powers(std::span<const float> v, std::span<float> residual, std::uint32_t top,
+                     std::uint64_t key, std::uint64_t first, std::byte* out) {
   ToShorts to(top, key, first);
-  kept ? in_steps<kLanes>(n, to, kept, out) : in_steps<kLanes>(n, to, v, out);
+  residual.empty() ? in_steps<kLanes>(v.size(), to, v.data(), out)
+                   : in_steps<kLanes>(v.size(), to, residual.data(), out);
 }
 
 /// Notes lanes whose code stands for no f32.
@@ -180,8 +184,7 @@ struct AddShorts {
   Words wrong = word(0);
 
   HWY_INLINE void operator()(const std::byte* in, float* out) {
-    const Words byte =
-        hn::PromoteTo(kWords, hn::LoadU(kBytes, reinterpret_cast<const std::uint8_t*>(in)));
+    const Words byte = load_bytes(in);
     const Words code = hn::And(byte, word(127));
     const auto is_zero = hn::Eq(code, word(0));
     const Words exponent = hn::IfThenZeroElse(is_zero, hn::Sub(code, range.offset));
@@ -193,9 +196,9 @@ struct AddShorts {
   }
 };
 
-bool add_all_shorts(const std::byte* in, std::uint32_t top, float* out, std::size_t n) {
+bool add_short_powers(const std::byte* in, std::uint32_t top, std::span<float> out) {
   AddShorts add{Short(top)};
-  in_steps<kLanes>(n, add, in, out);
+  in_steps<kLanes>(out.size(), add, in, out.data());
   return hn::AllTrue(kWords, hn::Eq(add.wrong, word(0)));
 }
 
@@ -206,27 +209,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linerate::compress {
 
-HWY_EXPORT(all_to_powers);
-HWY_EXPORT(add_all_powers);
-HWY_EXPORT(all_to_shorts);
-HWY_EXPORT(add_all_shorts);
-
-void to_powers(std::span<const float> gradient, std::span<float> residual, std::uint64_t key,
-               std::uint64_t first, std::byte* out) {
-  HWY_DYNAMIC_DISPATCH(all_to_powers)
-  (gradient.data(), residual.data(), gradient.size(), key, first, out);
-}
-bool add_powers(const std::byte* in, std::span<float> out) {
-  return HWY_DYNAMIC_DISPATCH(add_all_powers)(in, out.data(), out.size());
-}
-void to_short_powers(std::span<const float> v, std::span<float> residual, std::uint32_t top,
-                     std::uint64_t key, std::uint64_t first, std::byte* out) {
-  float* const kept = residual.empty() ? nullptr : residual.data();
-  HWY_DYNAMIC_DISPATCH(all_to_shorts)(v.data(), kept, v.size(), top, key, first, out);
-}
-bool add_short_powers(const std::byte* in, std::uint32_t top, std::span<float> out) {
-  return HWY_DYNAMIC_DISPATCH(add_all_shorts)(in, top, out.data(), out.size());
-}
+LINERATE_KERNEL(void, to_powers,
+                (std::span<const float> gradient, std::span<float> residual, std::uint64_t key,
+                 std::uint64_t first, std::byte* out),
+                gradient, residual, key, first, out)
+LINERATE_KERNEL(bool, add_powers, (const std::byte* in, std::span<float> out), in, out)
+LINERATE_KERNEL(void, to_short_powers,
+                (std::span<const float> v, std::span<float> residual, std::uint32_t top,
+                 std::uint64_t key, std::uint64_t first, std::byte* out),
+                v, residual, top, key, first, out)
+LINERATE_KERNEL(bool, add_short_powers,
+                (const std::byte* in, std::uint32_t top, std::span<float> out), in, top, out)
 
 }  // namespace linerate::compress
 #endif  // HWY_ONCE

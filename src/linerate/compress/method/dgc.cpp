@@ -162,7 +162,7 @@ void HostOps::accumulate(const Sending& tensors, const std::vector<KeptValues*>&
   }
 }
 
-HostOps::Chosen HostOps::choose_by_sample(const Sending& tensors, Chosen rooms,
+HostOps::Chosen HostOps::choose_by_sample(const Sending& tensors, const Rooms& rooms,
                                           const EntryFormat& format,
                                           const std::vector<KeptValues*>& kept) {
   for (std::size_t t = 0; t < rooms.size(); ++t) {

@@ -121,7 +121,7 @@ std::unique_ptr<const Compressor> make_mstopk(doc::OptionReader& options) {
 
 }  // namespace
 
-HostOps::Chosen HostOps::choose_by_halving(const Sending& tensors, Chosen rooms,
+HostOps::Chosen HostOps::choose_by_halving(const Sending& tensors, const Rooms& rooms,
                                            const EntryFormat& format, int halvings) {
   for (std::size_t t = 0; t < rooms.size(); ++t) {
     const Input& input = tensors.items[t].input;

@@ -153,7 +153,7 @@ std::unique_ptr<const Compressor> make_sidco(doc::OptionReader& options) {
 
 }  // namespace
 
-HostOps::Chosen HostOps::choose_by_fit(const Sending& tensors, Chosen rooms,
+HostOps::Chosen HostOps::choose_by_fit(const Sending& tensors, const Rooms& rooms,
                                        const std::vector<Kept<StageControl>*>& controls,
                                        const SidcoSettings& settings) {
   for (std::size_t t = 0; t < rooms.size(); ++t)

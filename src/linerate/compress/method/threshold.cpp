@@ -89,7 +89,7 @@ std::unique_ptr<const Compressor> make_threshold(doc::OptionReader& options) {
 
 }  // namespace
 
-HostOps::Chosen HostOps::choose_from(const Sending& tensors, Chosen rooms,
+HostOps::Chosen HostOps::choose_from(const Sending& tensors, const Rooms& rooms,
                                      const EntryFormat& format, std::optional<float> tau,
                                      const std::vector<KeptNumber*>& taus) {
   for (std::size_t t = 0; t < rooms.size(); ++t) {

@@ -18,7 +18,7 @@ std::unique_ptr<const Compressor> make_topk(doc::OptionReader& options) {
 
 }  // namespace
 
-HostOps::Chosen HostOps::choose_largest(const Sending& tensors, Chosen rooms,
+HostOps::Chosen HostOps::choose_largest(const Sending& tensors, const Rooms& rooms,
                                         const EntryFormat& format) {
   for (std::size_t t = 0; t < rooms.size(); ++t) {
     const Input& input = tensors.items[t].input;

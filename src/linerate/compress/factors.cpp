@@ -16,25 +16,15 @@
 namespace linerate::compress {
 namespace {
 
-/// Vectors of a factor in double.
-class Vectors {
- public:
-  Vectors(std::span<const float> factor, std::size_t rank)
-      : n_(factor.size() / rank), all_(factor.begin(), factor.end()) {}
-  std::span<double> operator[](std::size_t j) { return std::span(all_).subspan(j * n_, n_); }
-  double norm() const { return std::sqrt(dot(all_, all_)); }
-
- private:
-  std::size_t n_;
-  std::vector<double> all_;
-};
-
 /// Subtracts from vector j its parts along the vectors before it, twice. Then scales it to length
 /// 1. If no more than `least` is left of it, it becomes zero and the answer is false.
-bool orthonormalise_one(Vectors& vectors, std::size_t j, double least) {
-  const std::span<double> v = vectors[j];
+bool orthonormalise_one(std::span<double> vectors, std::size_t n, std::size_t j, double least) {
+  const std::span<double> v = vectors.subspan(j * n, n);
   for (int pass = 0; pass < 2; ++pass)
-    for (std::size_t i = 0; i < j; ++i) subtract_multiple(v, dot(v, vectors[i]), vectors[i]);
+    for (std::size_t i = 0; i < j; ++i) {
+      const std::span<const double> before = vectors.subspan(i * n, n);
+      subtract_multiple(v, dot(v, before), before);
+    }
   const double norm = std::sqrt(dot(v, v));
   const bool is_there = norm > least && std::isfinite(norm);  // false for a NaN
   for (double& x : v) x = is_there ? x / norm : 0;
@@ -46,15 +36,12 @@ template <class OnVanished>
 /// The second becomes (0, 1, 0). The third is 2 times the first plus 1 times the second, so nothing
 /// is left of it, and on_vanished() is called for number 2.
 void orthonormalise_all(std::span<float> factor, std::size_t rank, OnVanished on_vanished) {
-  Vectors vectors(factor, rank);
-  const double least = kVanished * vectors.norm();
-  const std::size_t n = factor.size() / rank;
-  for (std::size_t j = 0; j < rank; ++j) {
-    if (!orthonormalise_one(vectors, j, least)) on_vanished(vectors, j);
-    const std::span<const double> v = vectors[j];
-    std::transform(v.begin(), v.end(), factor.begin() + static_cast<std::ptrdiff_t>(j * n),
-                   [](double x) { return static_cast<float>(x); });
-  }
+  std::vector<double> vectors(factor.begin(), factor.end());
+  const double least = kVanished * std::sqrt(dot(vectors, vectors));
+  for (std::size_t j = 0; j < rank; ++j)
+    if (!orthonormalise_one(vectors, factor.size() / rank, j, least)) on_vanished(vectors, j);
+  std::transform(vectors.begin(), vectors.end(), factor.begin(),
+                 [](double x) { return static_cast<float>(x); });
 }
 
 }  // namespace
@@ -82,18 +69,18 @@ void fill_random(std::uint64_t key, std::size_t j, std::span<float> vector) {
 
 std::vector<std::size_t> orthonormalise(std::span<float> factor, std::size_t rank) {
   std::vector<std::size_t> vanished;
-  orthonormalise_all(factor, rank, [&](Vectors&, std::size_t j) { vanished.push_back(j); });
+  orthonormalise_all(factor, rank, [&](auto&, std::size_t j) { vanished.push_back(j); });
   return vanished;
 }
 
 void orthonormalise_fresh(std::span<float> factor, std::size_t rank, std::uint64_t key) {
   std::vector<float> fresh(factor.size() / rank);
-  orthonormalise_all(factor, rank, [&](Vectors& vectors, std::size_t j) {
+  orthonormalise_all(factor, rank, [&](std::vector<double>& vectors, std::size_t j) {
     // A random direction is almost never one of the others; another one is tried if it is.
     for (std::size_t trial = 0; trial < 8; ++trial) {
       fill_random(key, j + trial * rank, fresh);
-      std::copy(fresh.begin(), fresh.end(), vectors[j].begin());
-      if (orthonormalise_one(vectors, j, kVanished)) return;
+      std::copy(fresh.begin(), fresh.end(), &vectors[j * fresh.size()]);
+      if (orthonormalise_one(vectors, fresh.size(), j, kVanished)) return;
     }
   });
 }

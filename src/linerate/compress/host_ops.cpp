@@ -24,8 +24,8 @@ void HostOps::narrow(const Sending& tensors, DType half, float share) {
 HostOps::Flag HostOps::narrow_and_keep(const Sending& tensors, DType half, const HalfScale& scale) {
   float largest = 0;
   for (auto& [input, payload, sent] : tensors.items) {
-    largest = std::max(largest,
-                       narrow_scaled(input.gradient, input.residual, scale, half, payload.data()));
+    largest = std::max(largest, compress::narrow_and_keep(input.gradient, input.residual, scale,
+                                                          half, payload.data()));
     sent = 2 * input.gradient.size();
   }
   return largest > scale.limit;
@@ -166,7 +166,7 @@ class GridCoder {
     BucketHead head = {};
     for (std::size_t i = 0; i < format_.head_size; ++i)
       head[i] = read_at<float>(payload, head_at(element) + 4 * i);
-    return format_.grid_of(head, format_);
+    return format_.grid_of(head);
   }
   /// Refuses a payload that no sender writes: a scale that is not finite or below zero, or bits
   /// after the last code.

@@ -15,37 +15,34 @@ namespace linerate::compress {
 /// CodedTensor, which calls codecs, holds one whenever numbers are computed.
 class KeepDenormals {
  public:
-#if defined(__SSE__)
-  KeepDenormals() : before_(_mm_getcsr()) {
-    if (before_ & kFlush) _mm_setcsr(before_ & ~kFlush);
-  }
-  ~KeepDenormals() {
-    if (before_ & kFlush) _mm_setcsr(before_);
-  }
-#elif defined(__aarch64__)
   KeepDenormals() {
-    asm volatile("mrs %0, fpcr" : "=r"(before_));
-    if (before_ & kFlush) asm volatile("msr fpcr, %0" : : "r"(before_ & ~kFlush));
+    if (before_ & kFlush) set_control(before_ & ~kFlush);
   }
   ~KeepDenormals() {
-    if (before_ & kFlush) asm volatile("msr fpcr, %0" : : "r"(before_));
+    if (before_ & kFlush) set_control(before_);
   }
-#else
-  KeepDenormals() { static_cast<void>(before_); }
-#endif
   KeepDenormals(const KeepDenormals&) = delete;
   KeepDenormals& operator=(const KeepDenormals&) = delete;
 
  private:
 #if defined(__SSE__)
   static constexpr std::uint32_t kFlush = 0x8040;  // FTZ and DAZ of MXCSR
-  std::uint32_t before_;
+  static std::uint32_t control() { return _mm_getcsr(); }
+  static void set_control(std::uint32_t bits) { _mm_setcsr(bits); }
 #elif defined(__aarch64__)
   static constexpr std::uint64_t kFlush = 1u << 24;  // FZ of FPCR
-  std::uint64_t before_;
+  static std::uint64_t control() {
+    std::uint64_t bits;
+    asm volatile("mrs %0, fpcr" : "=r"(bits));
+    return bits;
+  }
+  static void set_control(std::uint64_t bits) { asm volatile("msr fpcr, %0" : : "r"(bits)); }
 #else
-  std::uint64_t before_ = 0;
+  static constexpr std::uint32_t kFlush = 0;
+  static std::uint32_t control() { return 0; }
+  static void set_control(std::uint32_t) {}
 #endif
+  decltype(control()) before_ = control();
 };
 
 }  // namespace linerate::compress

@@ -210,22 +210,9 @@ namespace {
 /// that is a mistake in a program's own compressor, such as a count of bits taken for bytes.
 constexpr std::int64_t kMostTimes = 8, kMostMore = 4096;
 
-/// Throws the UsageError for a rounds() that no bucket can have. The message begins with the
-/// compressor and the shape.
-class Refusal {
- public:
-  Refusal(const std::string& name, const Shape& shape)
-      : place_(fmt::format("compressor {}: rounds() of {} elements in {} rows", name,
-                           shape.elements, shape.rows)) {}
-  [[noreturn]] void operator()(const std::string& expected, const std::string& found) const {
-    throw UsageError(fmt::format("{}: expected {}, found {}", place_, expected, found));
-  }
+// `refuse(expected, found)` throws the UsageError for a rounds() that no bucket can have.
 
- private:
-  std::string place_;
-};
-
-void check_round(const Round& round, const Shape& shape, const Refusal& refuse) {
+void check_round(const Round& round, const Shape& shape, const auto& refuse) {
   const std::int64_t most = kMostTimes * 4 * shape.elements + kMostMore;
   if (round.bytes < 0 || round.bytes > most)
     refuse(fmt::format("0 to {} bytes", most), fmt::format("{}", round.bytes));
@@ -241,7 +228,7 @@ void check_round(const Round& round, const Shape& shape, const Refusal& refuse) 
 
 /// Refuses what the executor cannot run. Several rounds must all be sums. The payload of round i +
 /// 1 is made of one sum, not of each rank's payload.
-void check(const std::vector<Round>& rounds, const Shape& shape, const Refusal& refuse) {
+void check(const std::vector<Round>& rounds, const Shape& shape, const auto& refuse) {
   for (const Round& round : rounds) {
     check_round(round, shape, refuse);
     if (rounds.size() > 1 && round.combine == Combine::gather)
@@ -258,8 +245,7 @@ std::int64_t room_of(const Round& round, bool has_size) {
 
 /// Takes over, or compares, the kinds of rounds: all tensors of a bucket must have the same. One
 /// tensor whose size depends on its values makes the round of the whole bucket a bound.
-void join(std::vector<BucketRound>& whole, const std::vector<Round>& rounds,
-          const Refusal& refuse) {
+void join(std::vector<BucketRound>& whole, const std::vector<Round>& rounds, const auto& refuse) {
   if (whole.empty())
     for (const Round& r : rounds) whole.push_back({r.combine, r.dtype, 0, false});
   if (whole.size() != rounds.size())
@@ -311,7 +297,11 @@ BucketLayout layout_of(const Compressor& compressor, std::span<const Shape> shap
   for (const Shape& shape : shapes) {
     rounds.push_back(rounds_of(compressor, shape, phase));
     if (rounds.back().empty()) continue;
-    const Refusal refuse(name, shape);
+    const auto refuse = [&](const std::string& expected, const std::string& found) {
+      throw UsageError(
+          fmt::format("compressor {}: rounds() of {} elements in {} rows: expected {}, found {}",
+                      name, shape.elements, shape.rows, expected, found));
+    };
     check(rounds.back(), shape, refuse);
     join(layout.rounds, rounds.back(), refuse);
   }

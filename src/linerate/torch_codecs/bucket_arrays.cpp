@@ -45,6 +45,13 @@ at::Tensor Padded::array(const at::Tensor& joined) const {
   return joined.numel() == elements ? joined : array(joined.split_with_sizes(sizes()));
 }
 
+std::vector<at::Tensor> Padded::codes_of_each(const at::Tensor& packed, int bits) const {
+  return mapped(places, [&](const TensorOps::Place& place) {
+    return packed.narrow(0, place.first * bits / 8,
+                         compress::pad4(compress::ceil_div(place.elements * bits, 8)));
+  });
+}
+
 std::vector<std::int64_t> Padded::row_counts() const {
   return mapped(sizes(), [&](std::int64_t n) { return compress::ceil_div(n, multiple); });
 }

@@ -48,6 +48,8 @@ struct Padded {
   std::vector<at::Tensor> parts_of(const at::Tensor& array) const {
     return TensorOps::parts_of(array, places);
   }
+  /// Each tensor's part of packed codes of the array, in whole words as its payload has them.
+  std::vector<at::Tensor> codes_of_each(const at::Tensor& packed, int bits) const;
   /// A tensor's elements, filled up to whole rows.
   std::int64_t room(std::size_t tensor) const;
   /// `numbers`, one a tensor: one of each row of `multiple` elements, [rows][1].

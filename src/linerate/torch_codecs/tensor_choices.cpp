@@ -333,13 +333,6 @@ at::Tensor levels_of(const at::Tensor& codes, float tau) {
   return (codes.to(at::kFloat) - 1) * tau;
 }
 
-/// Each tensor's part of packed codes.
-TensorOps::Values codes_of_each(const Padded& rows, const at::Tensor& packed) {
-  return mapped(rows.places, [&](const TensorOps::Place& place) {
-    return packed.narrow(0, place.first / 4, compress::two_bit_bytes(place.elements));
-  });
-}
-
 }  // namespace
 
 void TensorOps::send(const Sending& tensors, const compress::TwoBitFormat& format) {
@@ -351,7 +344,7 @@ void TensorOps::send(const Sending& tensors, const compress::TwoBitFormat& forma
   if (tensors.keeps_residual())
     at::_foreach_sub_(v, rows.parts_of(levels_of(codes, tau).view({-1})));
   codes = codes * rows.is_filled(x.options());
-  at::_foreach_copy_(tensors.payloads, codes_of_each(rows, pack_codes(codes.view({-1}), 2)));
+  at::_foreach_copy_(tensors.payloads, rows.codes_of_each(pack_codes(codes.view({-1}), 2), 2));
 }
 
 TensorOps::Damage TensorOps::receive(const Arriving& tensors,
@@ -364,7 +357,7 @@ TensorOps::Damage TensorOps::receive(const Arriving& tensors,
   Damage damage;
   set_average(tensors, rows, [&](const Values& payloads, std::size_t) {
     const at::Tensor bytes = at::zeros({rows.elements / 4}, payloads.front().options());
-    at::_foreach_copy_(codes_of_each(rows, bytes), payloads);
+    at::_foreach_copy_(rows.codes_of_each(bytes, 2), payloads);
     const at::Tensor codes = unpack_codes(bytes, rows.elements, 2);
     damage = either(damage, (codes > is_filled * 2).any());
     return levels_of(codes, format.tau);

@@ -32,10 +32,6 @@ Sums on_host(const std::vector<at::Tensor>& by_tensor) {
   return sums;
 }
 
-double variance_of(double sum, double squares, double count) {
-  return count < 2 ? 0 : std::max(0.0, squares - sum * sum / count) / (count - 1);
-}
-
 /// What is wanted of a tensor, and how it is fitted.
 struct Fit {
   std::int64_t positive = 0;
@@ -61,7 +57,7 @@ std::vector<SidcoSearch> begun(const Magnitudes& of, const std::vector<int>& sta
     const std::vector<double>& sum = sums[t];
     compress::FitMoments moments;
     if (sum[0] > 0)
-      moments = {sum[1] / sum[0], variance_of(sum[1], sum[2], sum[0]),
+      moments = {sum[1] / sum[0], compress::variance_of(sum[1], sum[2], sum[0]),
                  sum.size() > 3 ? sum[3] / sum[0] : 0};
     fits[t].positive = static_cast<std::int64_t>(sum[0]);
     searches.emplace_back(settings.fit, moments, static_cast<std::uint64_t>(sum[0]),
@@ -100,7 +96,7 @@ std::vector<compress::TailFit> tails_of(const Magnitudes& of,
                                static_cast<double>(std::bit_cast<float>(least[t]));
     tails.push_back({static_cast<std::uint64_t>(sum[0]), lowest, static_cast<std::uint32_t>(sum[4]),
                      sum[0] > 0 ? sum[1] / sum[0] - to_smallest : 0,
-                     variance_of(sum[1], sum[2], sum[0])});
+                     compress::variance_of(sum[1], sum[2], sum[0])});
   }
   return tails;
 }

@@ -170,11 +170,7 @@ class TensorGrids {
     return all;
   }
   std::vector<at::Tensor> codes_in(const at::Tensor& packed) const {
-    return mapped(rows_.places, [&](const TensorOps::Place& place) {
-      return packed.narrow(0, place.first * format_.bits / 8,
-                           compress::bytes_of(format_, place.elements) -
-                               compress::heads_bytes(format_, place.elements));
-    });
+    return rows_.codes_of_each(packed, format_.bits);
   }
   at::Tensor room_of_heads(const at::TensorOptions& options) const {
     const std::int64_t all =

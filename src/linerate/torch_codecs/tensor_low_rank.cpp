@@ -279,7 +279,7 @@ TensorOps::Values TensorOps::LowRank::in_order(const Values& by_tensor) const {
 }
 
 // Powers of two, for tensors where they lie. Only integers are used, so the bits are the host's
-// (kernel/powers.hpp, which tells how rounding at random works). The tensors of a bucket are one
+// (compress/kernel/short_floats.cpp, which tells how rounding at random works). The tensors of a bucket are one
 // array, and each is filled up to whole rows, which are blocks of random numbers.
 
 namespace {
@@ -380,7 +380,7 @@ at::Tensor tops_of(const TensorOps::Values& v) {
   return (at::bitwise_right_shift(magnitude_bits(largest), 23) + 1).clamp_max(kMostExponent);
 }
 
-/// As to_short_vector() of kernel/powers.cpp.
+/// As to_short_vector() of compress/kernel/short_floats.cpp.
 Powers short_powers(const at::Tensor& x, const at::Tensor& random, const at::Tensor& top) {
   const at::Tensor magnitude = magnitude_bits(x), least = (top - 126).clamp_min(1);
   const at::Tensor is_below = at::bitwise_right_shift(magnitude, 23) < least;
@@ -390,12 +390,6 @@ Powers short_powers(const at::Tensor& x, const at::Tensor& random, const at::Ten
   return {at::where(is_there, exponent, 0), at::bitwise_and(is_there, bits_of(x) < 0)};
 }
 
-/// Views of each tensor's codes in an array, filled up as its payload is.
-std::vector<at::Tensor> short_codes_of_each(const Padded& rows, const at::Tensor& codes) {
-  return mapped(rows.places, [&](const TensorOps::Place& place) {
-    return codes.narrow(0, place.first, compress::pad4(place.elements));
-  });
-}
 /// Views of the payloads after their first number.
 std::vector<at::Tensor> behind_tops(const std::vector<at::Tensor>& payloads) {
   return mapped(payloads, [](const at::Tensor& payload) { return payload.slice(0, 4); });
@@ -412,7 +406,7 @@ void send_eight_bits(const TensorOps::Sending& tensors, const Padded& rows, cons
   const at::Tensor bytes =
       at::bitwise_or(code, powers.negative.to(at::kInt) * 128).to(at::kByte).view({-1});
   at::_foreach_copy_(tops_in(tensors.payloads), tops.split(1));
-  at::_foreach_copy_(behind_tops(tensors.payloads), short_codes_of_each(rows, bytes));
+  at::_foreach_copy_(behind_tops(tensors.payloads), rows.codes_of_each(bytes, 8));
 }
 
 /// Damaged are a top out of range, a code after the last element, and a code whose exponent f32
@@ -422,7 +416,7 @@ Powers read_eight_bits(const std::vector<at::Tensor>& payloads, const Padded& ro
   const at::Tensor tops = at::cat(tops_in(payloads));
   damage = either(damage, at::bitwise_or(tops<1, tops> kMostExponent).any());
   const at::Tensor bytes = at::zeros({rows.elements}, payloads.front().options());
-  at::_foreach_copy_(short_codes_of_each(rows, bytes), behind_tops(payloads));
+  at::_foreach_copy_(rows.codes_of_each(bytes, 8), behind_tops(payloads));
   const at::Tensor all = bytes.view({-1, kRow}).to(at::kInt);
   damage = either(damage, at::where(rows.is_filled(all.options()), 0, all).any());
   const at::Tensor code = at::bitwise_and(all, 127), is_there = code > 0;

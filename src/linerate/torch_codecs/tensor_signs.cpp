@@ -29,9 +29,7 @@ std::int64_t word_bytes(std::int64_t n) { return 4 * compress::ceil_div(n, kWord
 void put_words(const TensorOps::Sending& tensors, const Padded& bits, const at::Tensor& negative,
                const std::vector<std::int64_t>& at) {
   const at::Tensor packed = pack_codes(bits.array(negative.view(at::kByte)), 1);
-  const auto words = mapped(bits.places, [&](const TensorOps::Place& place) {
-    return packed.narrow(0, place.first / 8, word_bytes(place.elements));
-  });
+  const auto words = bits.codes_of_each(packed, 1);
   at::_foreach_copy_(sections(tensors.payloads, at, words), words);
 }
 

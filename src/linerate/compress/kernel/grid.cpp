@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "linerate/compress/kernel/kernels.hpp"
 
@@ -14,8 +15,10 @@ HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
 namespace {
 
-constexpr hn::Rebind<std::int8_t, decltype(kFloats)> kSignedCodes;
-constexpr hn::Rebind<std::uint8_t, decltype(kFloats)> kUnsignedCodes;
+template <bool is_signed>
+using Code = std::conditional_t<is_signed, std::int8_t, std::uint8_t>;
+template <bool is_signed>
+constexpr hn::Rebind<Code<is_signed>, decltype(kFloats)> kCodes;
 
 /// The whole number below t, or the one above it. Both are exact, and so is t - floor(t).
 /// Stochastic: above with the probability of the fraction. Example: t = 2.25 becomes 3 if a uniform
@@ -49,14 +52,11 @@ class ToCodes {
     const Floats v = hn::LoadU(kFloats, from);
     const Wide distance = is_signed ? widen(hn::Abs(v)) : subtract(widen(v), base_);
     const Floats t = hn::Min(narrow(multiply(distance, inverse_)), top_);
-    const Floats level = hn::Min(round<stochastic>(t, bits_), top_);
-    if constexpr (is_signed) {
-      const Floats code = hn::IfThenElse(hn::Lt(v, hn::Zero(kFloats)), hn::Neg(level), level);
-      hn::StoreU(hn::DemoteTo(kSignedCodes, hn::ConvertTo(kInts, code)), kSignedCodes, to);
-    } else {
-      hn::StoreU(hn::DemoteTo(kUnsignedCodes, hn::ConvertTo(kInts, level)), kUnsignedCodes,
-                 reinterpret_cast<std::uint8_t*>(to));
-    }
+    Floats code = hn::Min(round<stochastic>(t, bits_), top_);
+    if constexpr (is_signed)
+      code = hn::IfThenElse(hn::Lt(v, hn::Zero(kFloats)), hn::Neg(code), code);
+    hn::StoreU(hn::DemoteTo(kCodes<is_signed>, hn::ConvertTo(kInts, code)), kCodes<is_signed>,
+               reinterpret_cast<Code<is_signed>*>(to));
   }
   /// The codes of one bucket. Buckets but the last are whole vectors: so are the stream's numbers.
   HWY_INLINE void all(const float* v, std::size_t n, const Grid& grid, std::int8_t* codes) {
@@ -103,20 +103,14 @@ class FromCodes {
   explicit FromCodes(const Grid& grid) : base_(wide(grid.base)), unit_(wide(grid.unit)) {}
 
   HWY_INLINE void operator()(const std::int8_t* from, float* to) const {
-    const Wide point = add(base_, multiply(widen(load(from)), unit_));
+    const auto codes = hn::LoadU(kCodes<is_signed>, reinterpret_cast<const Code<is_signed>*>(from));
+    const Floats code = hn::ConvertTo(kFloats, hn::PromoteTo(kInts, codes));
+    const Floats point = narrow(add(base_, multiply(widen(code), unit_)));
     const Floats out = hn::LoadU(kFloats, to);
-    hn::StoreU(adds ? hn::Add(out, narrow(point)) : hn::Sub(out, narrow(point)), kFloats, to);
+    hn::StoreU(adds ? hn::Add(out, point) : hn::Sub(out, point), kFloats, to);
   }
 
  private:
-  static HWY_INLINE Floats load(const std::int8_t* from) {
-    if constexpr (is_signed)
-      return hn::ConvertTo(kFloats, hn::PromoteTo(kInts, hn::LoadU(kSignedCodes, from)));
-    else
-      return hn::ConvertTo(
-          kFloats, hn::PromoteTo(kInts, hn::LoadU(kUnsignedCodes,
-                                                  reinterpret_cast<const std::uint8_t*>(from))));
-  }
   Wide base_, unit_;
 };
 

@@ -66,8 +66,8 @@ struct HalfScale {
 };
 /// With error feedback, in one pass: v = gradient + residual is cut off at +-limit and sent. The
 /// rest, v - up(out) * back, stays in `residual`. Returns the largest magnitude of v.
-float narrow_scaled(std::span<const float> gradient, std::span<float> residual,
-                    const HalfScale& scale, DType half, std::byte* out);
+float narrow_and_keep(std::span<const float> gradient, std::span<float> residual,
+                      const HalfScale& scale, DType half, std::byte* out);
 
 // Elements of a tensor that were picked: values with their indices, ascending.
 
@@ -182,18 +182,16 @@ inline std::uint32_t bits_at_least(double threshold) {
   const std::uint32_t bits = magnitude_bits(nearest);
   return static_cast<double>(nearest) < threshold ? bits + 1 : bits;
 }
-/// Bits of the smallest float > threshold.
-inline std::uint32_t bits_above(double threshold) {
-  const std::uint32_t bits = bits_at_least(threshold);
-  if (bits == kNoMagnitude) return bits;
-  return static_cast<double>(std::bit_cast<float>(bits)) > threshold ? bits : bits + 1;
-}
-
 // Count, mean, variance and mean logarithm of a tensor's magnitudes, in double. Sums are kept in 32
 // lanes: element i adds to lane i mod 32. This order does not depend on the width of the
 // processor's vectors, so every machine gets the same bits.
 
 inline constexpr std::size_t kMomentLanes = 32;
+
+/// With divisor count - 1; 0 if fewer than two are counted.
+inline double variance_of(double sum, double squares, double count) {
+  return count < 2 ? 0 : std::max(0.0, squares - sum * sum / count) / (count - 1);
+}
 
 /// Moments of the magnitudes x = |v| > 0.
 class Moments {
@@ -205,7 +203,6 @@ class Moments {
   std::uint64_t count() const { return count_; }
   double largest() const { return largest_; }
   double mean() const;
-  /// With divisor count - 1; 0 if fewer than two are counted.
   double variance() const;
   /// The root of the sum of squares, v's 2-norm.
   double norm() const;

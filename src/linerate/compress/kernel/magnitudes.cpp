@@ -321,9 +321,8 @@ double folded(std::array<double, kMomentLanes> lanes) {
 }
 
 double variance_of(const Moments::Lanes& lanes, std::uint64_t count) {
-  if (count < 2) return 0;
-  const double sum = folded(lanes.sum), n = static_cast<double>(count);
-  return std::max(0.0, folded(lanes.squares) - sum * sum / n) / (n - 1);
+  return compress::variance_of(folded(lanes.sum), folded(lanes.squares),
+                               static_cast<double>(count));
 }
 
 }  // namespace

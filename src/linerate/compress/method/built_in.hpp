@@ -2,7 +2,7 @@
 // every back end makes that codec of the choice (made_of()). So a method's file names neither the
 // host nor a device.
 //
-// Example: topk chooses CodecWith<TopKCodec, double>{{0.01}} for a tensor. The host makes
+// Example: topk chooses CodecWith<TopKCodec, double, int>{{0.01, 0}} for a tensor. The host makes
 // TopKCodec<HostOps> of it, with 0.01 as the density. torch_codecs makes the same template over its
 // tensor operations.
 //
@@ -34,15 +34,13 @@ struct CodecWith {
   std::tuple<Settings...> settings;
 };
 /// A format alone stands for a FormatCodec.
-using CodecChoice =
-    std::variant<GridFormat, PowerFormat, SignFormat, TwoBitFormat, CodecWith<HalfCodec, DType>,
-                 CodecWith<SignSgdCodec, double>, CodecWith<DenseMomentumCodec, DenseMomentum>,
-                 CodecWith<OneBitAdamCodec, double, bool>, CodecWith<PowerSgdCodec, std::int64_t>,
-                 CodecWith<AcpSgdCodec, std::int64_t, int>, CodecWith<TopKCodec, double>,
-                 CodecWith<MsTopKCodec, double, int>, CodecWith<SidcoCodec, SidcoSettings>,
-                 CodecWith<ThresholdCodec, std::optional<float>, double>,
-                 CodecWith<DgcCodec, DgcSettings, std::vector<double>>,
-                 CodecWith<RandomKCodec, double, Places>>;
+using CodecChoice = std::variant<
+    GridFormat, PowerFormat, SignFormat, TwoBitFormat, CodecWith<HalfCodec, DType>,
+    CodecWith<SignSgdCodec, double>, CodecWith<DenseMomentumCodec, DenseMomentum>,
+    CodecWith<OneBitAdamCodec, double, bool>, CodecWith<PowerSgdCodec, std::int64_t>,
+    CodecWith<AcpSgdCodec, std::int64_t, int>, CodecWith<TopKCodec, double, int>,
+    CodecWith<SidcoCodec, SidcoSettings>, CodecWith<ThresholdCodec, std::optional<float>, double>,
+    CodecWith<DgcCodec, DgcSettings, std::vector<double>>, CodecWith<RandomKCodec, double, Places>>;
 
 template <class Ops, template <class> class Of, class... Settings>
 std::unique_ptr<typename Ops::Codec> make_codec(const typename Ops::Making& making,
@@ -127,6 +125,8 @@ class BuiltIn final : public Compressor {
 
 /// Its codecs work on the host.
 std::unique_ptr<const Compressor> built_in(BuiltInMethod method);
+/// The density's share of the elements, the largest ones: exactly, or by so many halvings.
+std::unique_ptr<const Compressor> largest_entries(double density, int halvings);
 /// The rounds of a method that sends one payload a step, whose size follows from the number of
 /// elements. A tensor whose payload would not be smaller travels dense.
 std::function<std::vector<Round>(const Shape&, int)> one_round(

@@ -42,8 +42,8 @@ inline int sidco_most_stages(double density) {
 /// The bits of the least magnitude above a threshold. The threshold is rounded to f32 first, so
 /// that the last bit of a machine's logarithm hardly ever shows.
 inline std::uint32_t sidco_bits_of(double threshold) {
-  if (!std::isfinite(threshold)) return kNoMagnitude;
-  return std::max(1u, bits_above(static_cast<float>(threshold)));
+  const auto nearest = static_cast<float>(threshold);
+  return std::isfinite(nearest) ? magnitude_bits(nearest) + 1 : kNoMagnitude;
 }
 
 /// Finds the least magnitude to send, stage by stage. One fit over all magnitudes is bad far out in
@@ -143,26 +143,17 @@ class EntryCodec : public Ops::Codec {
   typename Ops::Picking room_;
 };
 
+/// topk, or mstopk if there are halvings.
 template <class Ops>
 class TopKCodec final : public EntryCodec<Ops> {
  public:
-  TopKCodec(const typename Ops::Making& making, double density)
-      : EntryCodec<Ops>(making, {"topk", density, entries_of}) {}
+  TopKCodec(const typename Ops::Making& making, double density, int halvings)
+      : EntryCodec<Ops>(making, {halvings > 0 ? "mstopk" : "topk", density, entries_of}),
+        halvings_(halvings) {}
 
  private:
   typename Ops::Chosen chosen(const typename Ops::Sending& tensors) override {
-    return Ops::choose_largest(tensors, this->rooms(tensors), this->format());
-  }
-};
-
-template <class Ops>
-class MsTopKCodec final : public EntryCodec<Ops> {
- public:
-  MsTopKCodec(const typename Ops::Making& making, double density, int halvings)
-      : EntryCodec<Ops>(making, {"mstopk", density, entries_of}), halvings_(halvings) {}
-
- private:
-  typename Ops::Chosen chosen(const typename Ops::Sending& tensors) override {
+    if (halvings_ == 0) return Ops::choose_largest(tensors, this->rooms(tensors), this->format());
     return Ops::choose_by_halving(tensors, this->rooms(tensors), this->format(), halvings_);
   }
 
@@ -173,7 +164,11 @@ template <class Ops>
 class SidcoCodec final : public EntryCodec<Ops> {
  public:
   SidcoCodec(const typename Ops::Making& making, const SidcoSettings& settings)
-      : EntryCodec<Ops>(making, {"sidco", settings.density, most_entries, true}),
+      : EntryCodec<Ops>(making, {"sidco", settings.density,
+                                 [](double density, std::int64_t elements) {
+                                   return sidco_capacity(entries_of(density, elements));
+                                 },
+                                 true}),
         settings_(settings),
         most_stages_(sidco_most_stages(settings.density)),
         control_(StageControl{.stages = std::min(2, most_stages_)}) {}
@@ -187,10 +182,6 @@ class SidcoCodec final : public EntryCodec<Ops> {
                               kept_of(tensors, &SidcoCodec::control_), settings_);
   }
 
-  static std::int64_t most_entries(double density, std::int64_t elements) {
-    return sidco_capacity(entries_of(density, elements));
-  }
-
   SidcoSettings settings_;
   int most_stages_;
   Kept<StageControl> control_;
@@ -200,7 +191,7 @@ template <class Ops>
 class ThresholdCodec final : public EntryCodec<Ops> {
  public:
   ThresholdCodec(const typename Ops::Making& making, std::optional<float> tau, double density)
-      : EntryCodec<Ops>(making, {"threshold", density, most_entries, true, true}),
+      : EntryCodec<Ops>(making, {"threshold", density, threshold_most_entries, true, true}),
         fixed_(tau),
         tau_(Ops::kept_zero(making)) {}
 
@@ -214,10 +205,6 @@ class ThresholdCodec final : public EntryCodec<Ops> {
   typename Ops::Chosen chosen(const typename Ops::Sending& tensors) override {
     return Ops::choose_from(tensors, this->rooms(tensors), this->format(), fixed_,
                             kept_of(tensors, &ThresholdCodec::tau_));
-  }
-
-  static std::int64_t most_entries(double, std::int64_t elements) {
-    return threshold_most_entries(elements);
   }
 
   std::optional<float> fixed_;

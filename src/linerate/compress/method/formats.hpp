@@ -30,7 +30,7 @@ struct EntryFormat {
 
 /// Both are padded with zeros to 4 bytes.
 enum class PowerFormat : std::uint8_t {
-  nine_bits,   // groups of kernel/powers.hpp
+  nine_bits,   // groups of kernel/kernels.hpp
   eight_bits,  // u32 exponent of code 127, as f32 has it, then a byte an element
 };
 std::int64_t bytes_of(PowerFormat format, std::int64_t n);
@@ -62,10 +62,14 @@ struct GridFormat {
   Residual residual = Residual::none;
   /// Writes the head of each bucket of v, one after the other.
   void (*heads_of)(std::span<const float> v, const GridFormat&, BucketHead* heads) = nullptr;
+  double clip = 0;  // in standard deviations
+
   /// The grid that a head describes. For numbers that no bucket has, its unit is below zero or not
   /// finite.
-  Grid (*grid_of)(const BucketHead&, const GridFormat&) = nullptr;
-  double clip = 0;  // in standard deviations
+  Grid grid_of(const BucketHead& head) const {
+    if (rule == HeadRule::ends) return {head[0], head[1]};
+    return {0, static_cast<double>(head[0]) / top};
+  }
 };
 
 /// The bytes before the codes of a tensor of n elements.

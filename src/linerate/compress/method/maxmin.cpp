@@ -18,7 +18,6 @@ void ends_of(std::span<const float> v, const GridFormat& format, BucketHead* hea
     heads[b] = {ranges[b].least, round_up(width / format.top)};
   }
 }
-Grid grid_of_ends(const BucketHead& head, const GridFormat&) { return {head[0], head[1]}; }
 
 GridFormat maxmin_format(doc::OptionReader& options) {
   GridFormat format{.method = "maxmin", .rule = HeadRule::ends};
@@ -29,7 +28,6 @@ GridFormat maxmin_format(doc::OptionReader& options) {
   format.unbiased = format.is_stochastic;
   format.head_size = 2;
   format.heads_of = ends_of;
-  format.grid_of = grid_of_ends;
   // The kept residual spans at most 1 / top of the values to be sent, or twice that if rounding is
   // stochastic. Error feedback needs the residual to shrink, so this must be below 1.
   format.residual =

@@ -113,10 +113,7 @@ std::unique_ptr<const Compressor> make_mstopk(doc::OptionReader& options) {
   const double density = read_density(options);
   const std::int64_t halvings = options.integer("rounds", 20);
   if (halvings < 1 || halvings > 1000) options.refuse("rounds", "a number from 1 to 1000");
-  return built_in(
-      {.rounds = one_round(
-           [density](std::int64_t n) { return gathered(kEntryBytes * entries_of(density, n)); }),
-       .choice = CodecWith<MsTopKCodec, double, int>{{density, static_cast<int>(halvings)}}});
+  return largest_entries(density, static_cast<int>(halvings));
 }
 
 }  // namespace

@@ -21,9 +21,6 @@ void norms_of(std::span<const float> v, const GridFormat& format, BucketHead* he
   for (std::size_t b = 0; b * format.bucket < v.size(); ++b)
     heads[b] = {round_up(std::sqrt(squares[b]))};
 }
-Grid grid_of_norm(const BucketHead& head, const GridFormat& format) {
-  return {0, static_cast<double>(head[0]) / format.top};
-}
 
 /// s = 2^(bits - 1) - 1: b = ceil(log2(2 s + 1)) bits in two's complement, the most negative code
 /// unused.
@@ -34,7 +31,6 @@ GridFormat qsgd_format(doc::OptionReader& options) {
   format.bucket = read_bucket(options, 128);
   format.is_signed = format.is_stochastic = format.unbiased = true;
   format.heads_of = norms_of;
-  format.grid_of = grid_of_norm;
   // Error feedback needs a contraction: the error must be at most the norm. Buckets of 128 with 8
   // bits have a variance of .008, with 4 bits 1.6, and with 2 bits 11. So only 8 bits may keep a
   // residual then.

@@ -22,7 +22,6 @@ void scale_of(std::span<const float> v, const GridFormat& format, BucketHead* he
   if (format.clip > 0)
     *head = {std::min(spread.largest, round_up(format.clip * std::sqrt(variance)))};
 }
-Grid grid_of_scale(const BucketHead& head, const GridFormat&) { return {0, head[0]}; }
 
 GridFormat terngrad_format(doc::OptionReader& options) {
   GridFormat format{.method = "terngrad", .rule = HeadRule::deviation, .bits = 2, .top = 1};
@@ -31,7 +30,6 @@ GridFormat terngrad_format(doc::OptionReader& options) {
   format.is_signed = format.is_stochastic = format.ternary = true;
   format.unbiased = format.clip == 0;
   format.heads_of = scale_of;
-  format.grid_of = grid_of_scale;
   return format;
 }
 

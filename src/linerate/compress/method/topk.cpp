@@ -9,14 +9,17 @@ namespace linerate::compress {
 namespace {
 
 std::unique_ptr<const Compressor> make_topk(doc::OptionReader& options) {
-  const double density = read_density(options);
-  return built_in({.rounds = one_round([density](std::int64_t n) {
-                     return gathered(kEntryBytes * entries_of(density, n));
-                   }),
-                   .choice = CodecWith<TopKCodec, double>{{density}}});
+  return largest_entries(read_density(options), 0);
 }
 
 }  // namespace
+
+std::unique_ptr<const Compressor> largest_entries(double density, int halvings) {
+  return built_in({.rounds = one_round([density](std::int64_t n) {
+                     return gathered(kEntryBytes * entries_of(density, n));
+                   }),
+                   .choice = CodecWith<TopKCodec, double, int>{{density, halvings}}});
+}
 
 HostOps::Chosen HostOps::choose_largest(const Sending& tensors, const Rooms& rooms,
                                         const EntryFormat& format) {

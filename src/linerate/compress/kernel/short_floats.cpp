@@ -1,18 +1,96 @@
-// Compiled once per instruction set, picked at run time.
+// Floats of 16 bits, and powers of two of 9 and 8. Compiled once per instruction set, picked at run
+// time.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "linerate/compress/kernel/powers.cpp"
+#define HWY_TARGET_INCLUDE "linerate/compress/kernel/short_floats.cpp"
 #include "linerate/compress/kernel/fixed_lanes.hpp"
 #include "linerate/compress/kernel/lanes-inl.hpp"
+#include "linerate/core/half_vectors-inl.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
+#include "linerate/compress/cast.hpp"
 #include "linerate/compress/kernel/kernels.hpp"
+#include "linerate/core/error.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
 namespace {
+using linerate::HWY_NAMESPACE::Brain;
+using linerate::HWY_NAMESPACE::Half;
+
+template <class Kind>
+struct Narrow {
+  HWY_INLINE void operator()(const float* in, std::uint16_t* out) const {
+    Kind::narrow(kFloats, hn::LoadU(kFloats, in), out);
+  }
+};
+template <class Kind>
+struct Widen {
+  HWY_INLINE void operator()(const std::uint16_t* in, float* out) const {
+    hn::StoreU(Kind::widen(kFloats, in), kFloats, out);
+  }
+};
+
+/// Gradients times `share`, in 16 bits.
+template <class Kind>
+struct Scale {
+  float share;
+  HWY_INLINE void operator()(const float* gradient, std::uint16_t* out) const {
+    Kind::narrow(kFloats, hn::Mul(hn::LoadU(kFloats, gradient), hn::Set(kFloats, share)), out);
+  }
+};
+
+/// The same with error feedback. The sent number is read back from the 16 bits, so that the
+/// residual has the rounding too. Example in f16 with 4 ranks: v = 1.0002 is sent as 0.25, which
+/// stands for 1, and .0002 stays.
+template <class Kind>
+struct ScaleAndKeep {
+  HalfScale scale;
+  float* largest;  // [kLanes]
+
+  HWY_INLINE void operator()(const float* gradient, float* residual, std::uint16_t* out) const {
+    const auto top = hn::Set(kFloats, scale.limit);
+    const auto v = hn::Add(hn::LoadU(kFloats, gradient), hn::LoadU(kFloats, residual));
+    const auto cut = hn::Max(hn::Neg(top), hn::Min(top, v));
+    Kind::narrow(kFloats, hn::Mul(cut, hn::Set(kFloats, scale.share)), out);
+    const auto sent = hn::Mul(Kind::widen(kFloats, out), hn::Set(kFloats, scale.back));
+    hn::StoreU(hn::Sub(v, sent), kFloats, residual);
+    hn::StoreU(hn::Max(hn::LoadU(kFloats, largest), hn::Abs(v)), kFloats, largest);
+  }
+};
+
+void cast_all(const void* in, DType from, void* out, DType to, std::size_t n) {
+  const auto* const wide = static_cast<const float*>(in);
+  const auto* const halves = static_cast<const std::uint16_t*>(in);
+  if (to == DType::bf16)
+    in_steps<kLanes>(n, Narrow<Brain>(), wide, static_cast<std::uint16_t*>(out));
+  if (to == DType::f16) in_steps<kLanes>(n, Narrow<Half>(), wide, static_cast<std::uint16_t*>(out));
+  if (from == DType::bf16) in_steps<kLanes>(n, Widen<Brain>(), halves, static_cast<float*>(out));
+  if (from == DType::f16) in_steps<kLanes>(n, Widen<Half>(), halves, static_cast<float*>(out));
+}
+
+void narrow_scaled(std::span<const float> gradient, float share, DType half, std::byte* out) {
+  auto* const to = reinterpret_cast<std::uint16_t*>(out);
+  half == DType::bf16 ? in_steps<kLanes>(gradient.size(), Scale<Brain>{share}, gradient.data(), to)
+                      : in_steps<kLanes>(gradient.size(), Scale<Half>{share}, gradient.data(), to);
+}
+
+float narrow_and_keep(std::span<const float> gradient, std::span<float> residual,
+                      const HalfScale& scale, DType half, std::byte* out) {
+  std::array<float, kLanes> largest{};
+  const auto work = [&](auto with) HWY_ATTR {
+    in_steps<kLanes>(gradient.size(), with, gradient.data(), residual.data(),
+                     reinterpret_cast<std::uint16_t*>(out));
+  };
+  half == DType::bf16 ? work(ScaleAndKeep<Brain>{scale, largest.data()})
+                      : work(ScaleAndKeep<Half>{scale, largest.data()});
+  return *std::max_element(largest.begin(), largest.end());
+}
 
 constexpr hn::Rebind<std::uint8_t, decltype(kFloats)> kBytes;
 
@@ -209,6 +287,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linerate::compress {
 
+HWY_EXPORT(cast_all);
+LINERATE_KERNEL(void, narrow_scaled,
+                (std::span<const float> gradient, float share, DType half, std::byte* out),
+                gradient, share, half, out)
+LINERATE_KERNEL(float, narrow_and_keep,
+                (std::span<const float> gradient, std::span<float> residual, const HalfScale& scale,
+                 DType half, std::byte* out),
+                gradient, residual, scale, half, out)
 LINERATE_KERNEL(void, to_powers,
                 (std::span<const float> gradient, std::span<float> residual, std::uint64_t key,
                  std::uint64_t first, std::byte* out),
@@ -220,6 +306,21 @@ LINERATE_KERNEL(void, to_short_powers,
                 v, residual, top, key, first, out)
 LINERATE_KERNEL(bool, add_short_powers,
                 (const std::byte* in, std::uint32_t top, std::span<float> out), in, top, out)
+
+namespace {
+bool is_half(DType type) { return type == DType::f16 || type == DType::bf16; }
+}  // namespace
+
+bool can_cast(DType from, DType to) {
+  return (from == DType::f32 && is_half(to)) || (is_half(from) && to == DType::f32);
+}
+
+void cast(const void* in, DType from, void* out, DType to, std::size_t elements) {
+  if (!can_cast(from, to))
+    throw UsageError(fmt::format("cast: expected f32 to f16 or bf16, or back, found {} to {}",
+                                 name_of(from), name_of(to)));
+  HWY_DYNAMIC_DISPATCH(cast_all)(in, from, out, to, elements);
+}
 
 }  // namespace linerate::compress
 #endif  // HWY_ONCE

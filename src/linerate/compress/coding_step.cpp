@@ -70,6 +70,8 @@ constexpr std::int32_t kWindow = 5;  // calls
 constexpr std::int32_t kRest = 8;    // windows
 constexpr double kTolerated = 0.2;   // of |average ratio - 1|
 
+bool are_possible(std::int32_t stages, int most) { return stages >= 1 && stages <= most; }
+
 }  // namespace
 
 void StageControl::observe(double ratio, int most_stages) {
@@ -105,11 +107,8 @@ void StageControl::fall_back() {
 }
 
 void StageControl::try_neighbour(double score, int most_stages) {
-  const auto is_possible = [&](std::int32_t wanted) {
-    return wanted >= 1 && wanted <= most_stages;
-  };
-  if (!is_possible(stages + direction)) direction = -direction;
-  if (!is_possible(stages + direction)) return;
+  if (!are_possible(stages + direction, most_stages)) direction = -direction;
+  if (!are_possible(stages + direction, most_stages)) return;
   stages += direction;
   is_trial = 1;
   score_before = score;
@@ -118,11 +117,10 @@ void StageControl::try_neighbour(double score, int most_stages) {
 /// Also refuses a trial whose stages before it were out of range, because fall_back() would return
 /// to them.
 bool StageControl::is_sane(int most_stages) const {
-  const auto is_possible = [&](std::int32_t n) { return n >= 1 && n <= most_stages; };
-  return is_possible(stages) && (direction == 1 || direction == -1) && calls >= 0 &&
+  return are_possible(stages, most_stages) && (direction == 1 || direction == -1) && calls >= 0 &&
          calls < kWindow && std::isfinite(sum) && std::isfinite(score_before) &&
          (is_trial == 0 || is_trial == 1) && failed >= 0 && failed < 2 && rests_left >= 0 &&
-         rests_left <= kRest && is_possible(stages - is_trial * direction);
+         rests_left <= kRest && are_possible(stages - is_trial * direction, most_stages);
 }
 
 }  // namespace linerate::compress

@@ -43,6 +43,14 @@ inline FactorSize factor_size_of(std::int64_t rank, const Shape& shape) {
 enum class Side : std::uint8_t { left, right };
 constexpr Side other(Side side) { return side == Side::left ? Side::right : Side::left; }
 
+/// One of each side.
+template <class T>
+struct BySide {
+  T left, right;
+  T& operator[](Side side) { return side == Side::left ? left : right; }
+  const T& operator[](Side side) const { return side == Side::left ? left : right; }
+};
+
 /// A factor on its way into payloads: M = gradient + residual times the other side's factor.
 struct FactorPass {
   Side sent;

@@ -28,22 +28,23 @@ double length_of(std::span<const float> vector) {
 void HostOps::LowRank::begin(const std::vector<FactorSize*>& sizes) {
   tensors_.clear();
   for (const FactorSize* const size : sizes)
-    tensors_.push_back({*size, std::vector<float>(to_index(size->rank * size->rows)),
-                        std::vector<float>(to_index(size->rank * size->columns))});
+    tensors_.push_back({*size,
+                        {std::vector<float>(to_index(size->rank * size->rows)),
+                         std::vector<float>(to_index(size->rank * size->columns))}});
 }
 
 void HostOps::LowRank::take(Side side, const std::vector<KeptValues*>& kept) {
-  for (std::size_t t = 0; t < kept.size(); ++t) tensors_[t].at(side) = kept[t]->now();
+  for (std::size_t t = 0; t < kept.size(); ++t) tensors_[t].factor[side] = kept[t]->now();
 }
 void HostOps::LowRank::leave(Side side, const std::vector<KeptValues*>& kept) {
-  for (std::size_t t = 0; t < kept.size(); ++t) kept[t]->next() = tensors_[t].at(side);
+  for (std::size_t t = 0; t < kept.size(); ++t) kept[t]->next() = tensors_[t].factor[side];
 }
 
 /// A length of zero or infinity is no direction, so the vector is drawn from the stream that all
 /// ranks share. All ranks had the same factor, so all draw the same vectors anew.
 void HostOps::LowRank::make_unit(Side side, const Sending& tensors) {
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
-    std::vector<float>& factor = tensors_[t].at(side);
+    std::vector<float>& factor = tensors_[t].factor[side];
     const auto rank = to_index(tensors_[t].size.rank);
     const std::size_t n = factor.size() / rank;
     tensors_[t].stream = tensors.items[t].input.keys.shared;
@@ -61,19 +62,19 @@ void HostOps::LowRank::make_unit(Side side, const Sending& tensors) {
 
 void HostOps::LowRank::orthonormalise(Side side) {
   for (OfTensor& one : tensors_)
-    one.vanished = compress::orthonormalise(one.at(side), to_index(one.size.rank));
+    one.vanished = compress::orthonormalise(one.factor[side], to_index(one.size.rank));
 }
 void HostOps::LowRank::redraw_vanished(Side side) {
   for (OfTensor& one : tensors_) {
     const auto rank = to_index(one.size.rank);
-    const std::size_t n = one.at(side).size() / rank;
+    const std::size_t n = one.factor[side].size() / rank;
     for (const std::size_t j : one.vanished)
-      fill_random(one.stream, rank + j, std::span(one.at(side)).subspan(j * n, n));
+      fill_random(one.stream, rank + j, std::span(one.factor[side]).subspan(j * n, n));
   }
 }
 void HostOps::LowRank::orthonormalise_fresh(Side side, const Sending& tensors) {
   for (std::size_t t = 0; t < tensors_.size(); ++t)
-    compress::orthonormalise_fresh(tensors_[t].at(side), to_index(tensors_[t].size.rank),
+    compress::orthonormalise_fresh(tensors_[t].factor[side], to_index(tensors_[t].size.rank),
                                    tensors.items[t].input.keys.shared);
 }
 
@@ -81,8 +82,8 @@ void HostOps::LowRank::orthonormalise_fresh(Side side, const Sending& tensors) {
 /// ranks stay finite. It is then scaled up by the same power. So the product of both factors is as
 /// if nothing had been scaled, to the bit, except at the ends of the range of f32.
 void HostOps::LowRank::send(OfTensor& factors, const Input& input, const FactorPass& pass) {
-  std::vector<float>&fixed = factors.at(other(pass.sent)), &left = factors.left,
-  &right = factors.right;
+  std::vector<float>& fixed = factors.factor[other(pass.sent)];
+  auto& [left, right] = factors.factor;
   const auto rows = to_index(factors.size.rows), columns = to_index(factors.size.columns);
   const float scale = headroom(input.ranks, fixed.size() / to_index(factors.size.rank));
   std::vector<float> scaled = fixed;
@@ -117,7 +118,7 @@ void HostOps::LowRank::send(const Sending& tensors, const FactorPass& pass) {
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     auto& [input, payload, sent] = tensors.items[t];
     send(tensors_[t], input, pass);
-    const std::vector<float>& factor = tensors_[t].at(pass.sent);
+    const std::vector<float>& factor = tensors_[t].factor[pass.sent];
     sent = 4 * factor.size();
     std::memcpy(payload.data(), factor.data(), sent);
   }
@@ -127,7 +128,7 @@ void HostOps::LowRank::receive(Side side, const Arriving& tensors, std::string_v
                                Taken taken) {
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     const Arrived& arrived = tensors.items[t].arrived;
-    std::vector<float>& factor = tensors_[t].at(side);
+    std::vector<float>& factor = tensors_[t].factor[side];
     if (taken == Taken::mean) {
       read_mean(arrived, factor, method);
       continue;
@@ -140,8 +141,8 @@ void HostOps::LowRank::receive(Side side, const Arriving& tensors, std::string_v
 void HostOps::LowRank::write_products(const Arriving& tensors) {
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     const OfTensor& one = tensors_[t];
-    write_product(one.left, one.right, to_index(one.size.rows), to_index(one.size.columns),
-                  tensors.items[t].mean.data());
+    write_product(one.factor.left, one.factor.right, to_index(one.size.rows),
+                  to_index(one.size.columns), tensors.items[t].mean.data());
   }
 }
 

@@ -155,10 +155,9 @@ class HostOps::LowRank {
  private:
   struct OfTensor {
     FactorSize size;
-    std::vector<float> left, right;
+    BySide<std::vector<float>> factor;
     std::uint64_t stream = 0;
     std::vector<std::size_t> vanished = {};
-    std::vector<float>& at(Side side) { return side == Side::left ? left : right; }
   };
   void send(OfTensor& factors, const Input& input, const FactorPass& pass);
 

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
@@ -23,33 +24,29 @@ std::vector<Round> one_round_if_smaller(const Shape& shape, Round round) {
 
 namespace {
 
-void check_count(const Arrived& arrived, std::size_t payloads, std::string_view method) {
+/// Throws InputError unless so many payloads arrived, each of `bytes` bytes if these are known.
+void check_arrived(const Arrived& arrived, std::size_t payloads, std::optional<std::size_t> bytes,
+                   std::string_view method) {
   if (arrived.payloads.size() != payloads)
     throw InputError(fmt::format("{}: expected {} payloads, found {}", method, payloads,
                                  arrived.payloads.size()));
-}
-
-void check_sizes(const Arrived& arrived, std::size_t bytes, std::string_view method) {
-  for (std::size_t p = 0; p < arrived.payloads.size(); ++p)
-    if (arrived.payloads[p].size() != bytes)
-      refuse_payload(method, p,
-                     fmt::format("expected {} bytes, found {}", bytes, arrived.payloads[p].size()));
+  for (std::size_t p = 0; bytes && p < payloads; ++p)
+    if (arrived.payloads[p].size() != *bytes)
+      refuse_payload(
+          method, p,
+          fmt::format("expected {} bytes, found {}", *bytes, arrived.payloads[p].size()));
 }
 
 }  // namespace
 
 void check_one_a_rank(const Arrived& arrived, std::string_view method) {
-  check_count(arrived, to_index(arrived.ranks), method);
+  check_arrived(arrived, to_index(arrived.ranks), {}, method);
 }
-
 void check_gathered(const Arrived& arrived, std::size_t bytes, std::string_view method) {
-  check_one_a_rank(arrived, method);
-  check_sizes(arrived, bytes, method);
+  check_arrived(arrived, to_index(arrived.ranks), bytes, method);
 }
-
 void check_sum(const Arrived& arrived, std::size_t bytes, std::string_view method) {
-  check_count(arrived, 1, method);
-  check_sizes(arrived, bytes, method);
+  check_arrived(arrived, 1, bytes, method);
 }
 
 void refuse_payload(std::string_view method, std::size_t payload, std::string_view why) {

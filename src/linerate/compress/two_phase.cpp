@@ -93,13 +93,8 @@ std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks) {
 }
 
 const TwoPhase::Making& TwoPhase::on_host() {
-  static const Making making{
-      [](const Shape& shape) {
-        return std::make_unique<DenseCodec<HostOps>>(HostOps::Making{shape});
-      },
-      [](std::int64_t elements) {
-        return std::make_unique<Kept<std::vector<float>>>(std::vector<float>(to_index(elements)));
-      }};
+  static const Making making =
+      two_phase_making<HostOps>([](const Shape& shape) { return HostOps::Making{shape}; });
   return making;
 }
 

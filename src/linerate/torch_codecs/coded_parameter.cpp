@@ -9,21 +9,6 @@
 #include "linerate/core/index.hpp"
 
 namespace linerate::torch_codecs {
-namespace {
-
-compress::TwoPhase::Making making_on(at::Device device) {
-  return {
-      [device](const compress::Shape& shape) {
-        return std::make_unique<compress::DenseCodec<TensorOps>>(Making{nullptr, shape, device});
-      },
-      [device](std::int64_t elements) {
-        return std::make_unique<KeptTensor>(
-            at::zeros({elements}, at::TensorOptions().device(device).dtype(at::kFloat)));
-      }};
-}
-
-}  // namespace
-
 CodedParameter::CodedParameter(std::string name, const compress::Shape& shape,
                                compress::CompressedTensorState saved, at::Device device)
     : ParameterCodecs(std::move(name), shape, std::move(saved)), device_(device) {}
@@ -37,7 +22,10 @@ at::Tensor CodedParameter::zeros() const {
 void CodedParameter::use(const compress::TensorMethod& method) {
   if (uses(method)) return;
   const compress::CompressedTensorState before = state();
-  make_codecs(method, making_on(device_));
+  const auto making = [device = device_](const compress::Shape& shape) {
+    return Making{nullptr, shape, device};
+  };
+  make_codecs(method, compress::two_phase_making<TensorOps>(making));
   residual_.reset();
   next_.reset();
   was_sent_ = false;

@@ -140,11 +140,13 @@ at::Tensor TensorOps::LowRank::joined(Side side, const std::vector<at::Tensor>& 
 
 /// f32[count][rank][length] of a group.
 at::Tensor TensorOps::LowRank::of_group(const Group& group, Side side) const {
-  return factor(side).narrow(0, group.first, group.count).narrow(2, 0, length_of(group.size, side));
+  return factor_[side]
+      .narrow(0, group.first, group.count)
+      .narrow(2, 0, length_of(group.size, side));
 }
 
 void TensorOps::LowRank::take(Side side, const std::vector<KeptValues*>& kept) {
-  factor(side) = joined(side, mapped(order_, [&](std::size_t t) { return kept[t]->now(); }));
+  factor_[side] = joined(side, mapped(order_, [&](std::size_t t) { return kept[t]->now(); }));
 }
 
 void TensorOps::LowRank::leave(Side side, const std::vector<KeptValues*>& kept) {
@@ -167,7 +169,7 @@ at::Tensor TensorOps::LowRank::drawn(Side side, const Sending& tensors,
     lengths.emplace_back(length_of(group_of(static_cast<std::int64_t>(k)).size, side));
   }
   const auto whole = tensors.values.options().dtype(at::kLong);
-  const at::Tensor element = at::arange(factor(side).size(2), whole);
+  const at::Tensor element = at::arange(factor_[side].size(2), whole);
   const at::Tensor unit = random_unit(listed(streams, whole).view({-1, vectors, 1}), element);
   const at::Tensor values = (unit * 2 - 1).to(at::kFloat).to(at::kDouble);
   return at::where(element < listed(lengths, whole).view({-1, 1, 1}), values, number(0, values));
@@ -176,21 +178,21 @@ at::Tensor TensorOps::LowRank::drawn(Side side, const Sending& tensors,
 /// Draws twice the vectors in one go. The first half stands in for vectors without a length. The
 /// second half is for redraw_vanished().
 void TensorOps::LowRank::make_unit(Side side, const Sending& tensors) {
-  at::Tensor wide = factor(side).to(at::kDouble);
+  at::Tensor wide = factor_[side].to(at::kDouble);
   const at::Tensor norm = norm_of(wide), all = drawn(side, tensors, 2 * rank());
   wide = at::where(at::bitwise_and(norm > 0, norm < kEndless), wide, all.narrow(1, 0, rank()));
-  factor(side) = (wide / norm_of(wide)).to(at::kFloat);
+  factor_[side] = (wide / norm_of(wide)).to(at::kFloat);
   fresh_ = all.narrow(1, rank(), rank()).to(at::kFloat);
 }
 
 void TensorOps::LowRank::orthonormalise(Side side) {
-  std::tie(factor(side), vanished_) = orthonormal(factor(side), {});
+  std::tie(factor_[side], vanished_) = orthonormal(factor_[side], {});
 }
 void TensorOps::LowRank::orthonormalise_fresh(Side side, const Sending& tensors) {
-  std::tie(factor(side), vanished_) = orthonormal(factor(side), drawn(side, tensors, rank()));
+  std::tie(factor_[side], vanished_) = orthonormal(factor_[side], drawn(side, tensors, rank()));
 }
 void TensorOps::LowRank::redraw_vanished(Side side) {
-  factor(side) = at::where(vanished_, fresh_, factor(side));
+  factor_[side] = at::where(vanished_, fresh_, factor_[side]);
 }
 
 /// The matrices of a group as one tensor. A group of one is a view, others are copied together.
@@ -209,7 +211,7 @@ void TensorOps::LowRank::make_matrices(const Sending& tensors) {
 /// later ones.
 void TensorOps::LowRank::send(const Sending& tensors, const compress::FactorPass& pass) {
   if (pass.adds_residual) make_matrices(tensors);
-  at::Tensor& fixed = factor(other(pass.sent));
+  at::Tensor& fixed = factor_[other(pass.sent)];
   std::vector<at::Scalar> scales;
   for (const Group& group : groups_)
     scales.insert(
@@ -260,9 +262,9 @@ void TensorOps::LowRank::receive(Side side, const Arriving& tensors, std::string
               method);
     sums.push_back(arrived.payloads[0].view(at::kFloat));
   }
-  factor(side) = joined(side, sums);
+  factor_[side] = joined(side, sums);
   if (taken == compress::Taken::mean)
-    factor(side).mul_(1.0f / static_cast<float>(tensors.arrived.front().ranks));
+    factor_[side].mul_(1.0f / static_cast<float>(tensors.arrived.front().ranks));
 }
 
 void TensorOps::LowRank::write_products(const Arriving& tensors) {
@@ -279,8 +281,8 @@ TensorOps::Values TensorOps::LowRank::in_order(const Values& by_tensor) const {
 }
 
 // Powers of two, for tensors where they lie. Only integers are used, so the bits are the host's
-// (compress/kernel/short_floats.cpp, which tells how rounding at random works). The tensors of a bucket are one
-// array, and each is filled up to whole rows, which are blocks of random numbers.
+// (compress/kernel/short_floats.cpp, which tells how rounding at random works). The tensors of a
+// bucket are one array, and each is filled up to whole rows, which are blocks of random numbers.
 
 namespace {
 

@@ -219,14 +219,15 @@ std::vector<KeptTensor*> TensorCodec::kept() {
 std::size_t TensorCodec::encode(int round, const compress::Input& input,
                                 std::span<std::byte> payload) {
   begin(input.phase);
-  const at::Tensor room = at::empty({round_at(round).bytes}, options(at::kByte));
+  const auto of_device = at::TensorOptions().device(making_.device);
+  const at::Tensor room = at::empty({round_at(round).bytes}, of_device.dtype(at::kByte));
   at::Tensor residual, used;
-  if (!input.residual.empty()) residual = to_device(input.residual, device());
-  if (compress::has_size(round_at(round))) used = at::empty({1}, options(at::kLong));
-  encode_bucket(round, {to_device(input.gradient, device()),
+  if (!input.residual.empty()) residual = to_device(input.residual, making_.device);
+  if (compress::has_size(round_at(round))) used = at::empty({1}, of_device.dtype(at::kLong));
+  encode_bucket(round, {to_device(input.gradient, making_.device),
                         residual,
                         residual,
-                        {{0, elements()}},
+                        {{0, making_.shape.elements}},
                         {room},
                         used,
                         {input.keys},
@@ -253,14 +254,16 @@ void TensorCodec::decode(int round, const compress::Arrived& arrived, std::span<
       compress::refuse_payload("a codec over tensors", p, "more bytes than its bound");
     used.push_back(bytes);
     of_tensors.payloads.push_back(
-        to_device(arrived.payloads[p], is_bound ? room : bytes, device()));
+        to_device(arrived.payloads[p], is_bound ? room : bytes, making_.device));
   }
   if (is_bound) {
     compress::check_one_a_rank(arrived, "a codec over tensors");
-    of_tensors.used = at::tensor(used, at::kLong).to(device());
+    of_tensors.used = at::tensor(used, at::kLong).to(making_.device);
   }
-  const at::Tensor of_mean = to_device(mean, device());
-  decode_bucket(round, {of_mean, {{0, elements()}}, {of_tensors}, {this}, nullptr, arrived.ranks});
+  const at::Tensor of_mean = to_device(mean, making_.device);
+  decode_bucket(
+      round,
+      {of_mean, {{0, making_.shape.elements}}, {of_tensors}, {this}, nullptr, arrived.ranks});
   if (damaged_.defined() && damaged_.item<bool>())
     throw InputError(
         "a codec over tensors: received a malformed payload, not one that the method sends");

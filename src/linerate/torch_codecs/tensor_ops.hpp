@@ -175,11 +175,6 @@ class TensorOps::Codec : public compress::Codec {
  private:
   /// The rounds are this phase's.
   void begin(int phase);
-  std::int64_t elements() const { return making_.shape.elements; }
-  at::Device device() const { return making_.device; }
-  at::TensorOptions options(at::ScalarType type) const {
-    return at::TensorOptions().device(making_.device).dtype(type);
-  }
   /// Of a round of the phase that was encoded last.
   const compress::Round& round_at(int round) const { return rounds_.at(to_index(round)); }
 
@@ -223,10 +218,6 @@ class TensorOps::LowRank {
     at::Tensor matrices;                // f32[count][rows][columns] of the step at hand
   };
 
-  at::Tensor& factor(compress::Side side) { return side == compress::Side::left ? left_ : right_; }
-  const at::Tensor& factor(compress::Side side) const {
-    return side == compress::Side::left ? left_ : right_;
-  }
   std::int64_t rank() const { return groups_.front().size.rank; }  // of all, as all are worth it
   const Group& group_of(std::int64_t k) const;
   Values in_order(const Values& by_tensor) const;
@@ -239,7 +230,7 @@ class TensorOps::LowRank {
 
   std::vector<std::size_t> order_;  // tensors, those of one shape one after the other
   std::vector<Group> groups_;
-  at::Tensor left_, right_;  // f32[tensors][rank][longest]
+  compress::BySide<at::Tensor> factor_;  // f32[tensors][rank][longest]
   // What replaces vectors that vanish, and whether they did, bool[tensors][rank][1].
   at::Tensor fresh_, vanished_;
 };

@@ -160,24 +160,23 @@ std::size_t used_bytes(PowerFormat format, std::size_t elements) {
   return format == PowerFormat::nine_bits ? power_bytes(elements) : 4 + elements;
 }
 
-void send_nine_bits(const Input& input, std::span<std::byte> payload) {
-  const std::size_t n = input.gradient.size();
-  for (std::size_t first = 0; first < n; first += kNaturalBlock) {
-    const std::size_t count = std::min(kNaturalBlock, n - first);
-    to_powers(input.gradient.subspan(first, count), part_if_any(input.residual, first, count),
-              input.keys.own, first, payload.data() + first / 32 * 36);
+void send_powers(const Input& input, PowerFormat format, std::span<std::byte> payload) {
+  const bool is_short = format == PowerFormat::eight_bits;
+  std::span<const float> v = input.gradient;
+  std::uint32_t top = 0;
+  if (is_short) {
+    add_residual(input);
+    v = corrected(input);
+    top = std::min(254u, (largest_magnitude_bits(v) >> 23) + 1);
+    write_at(payload, 0, top);
   }
-}
-
-void send_eight_bits(const Input& input, std::span<std::byte> payload) {
-  add_residual(input);
-  const std::span<const float> v = corrected(input);
-  const std::uint32_t top = std::min(254u, (largest_magnitude_bits(v) >> 23) + 1);
-  write_at(payload, 0, top);
   for (std::size_t first = 0; first < v.size(); first += kNaturalBlock) {
-    const std::size_t count = std::min(kNaturalBlock, v.size() - first);
-    to_short_powers(v.subspan(first, count), part_if_any(input.residual, first, count), top,
-                    input.keys.own, first, payload.data() + 4 + first);
+    const auto part = v.subspan(first, std::min(kNaturalBlock, v.size() - first));
+    const auto rest = part_if_any(input.residual, first, part.size());
+    if (is_short)
+      to_short_powers(part, rest, top, input.keys.own, first, payload.data() + 4 + first);
+    else
+      to_powers(part, rest, input.keys.own, first, payload.data() + first / 32 * 36);
   }
 }
 
@@ -194,8 +193,7 @@ bool add_block(PowerFormat format, std::span<const std::byte> payload, std::size
 void HostOps::send(const Sending& tensors, PowerFormat format) {
   for (auto& [input, payload, sent] : tensors.items) {
     const std::size_t n = input.gradient.size();
-    format == PowerFormat::nine_bits ? send_nine_bits(input, payload)
-                                     : send_eight_bits(input, payload);
+    send_powers(input, format, payload);
     sent = to_index(bytes_of(format, static_cast<std::int64_t>(n)));
     zero_from(payload.first(sent), used_bytes(format, n));
   }

@@ -130,27 +130,7 @@ struct HostOps {
 /// Both factors of each matrix of a bucket, in a step.
 class HostOps::LowRank {
  public:
-  /// Makes factors of these sizes, all zeros.
-  void begin(const std::vector<FactorSize*>& sizes);
-  /// take() copies kept numbers to the factor, and leave() copies the factor to the kept ones.
-  void take(Side side, const std::vector<KeptValues*>& kept);
-  void leave(Side side, const std::vector<KeptValues*>& kept);
-
-  /// Vectors get length 1. One of no length or no finite one is drawn from the tensor's stream.
-  void make_unit(Side side, const Sending& tensors);
-  void orthonormalise(Side side);
-  /// For a factor whose other side had vectors that vanished: its own vectors of these numbers
-  /// would stay zero for ever. They are drawn anew, so the next step tries other directions.
-  void redraw_vanished(Side side);
-  /// As orthonormalise(), with a drawn direction in the place of each vector that vanished.
-  void orthonormalise_fresh(Side side, const Sending& tensors);
-
-  /// Payloads: the pass's factor, scaled down by a power of two, headroom(). The other factor is
-  /// scaled up by it, so their product is the same.
-  void send(const Sending& tensors, const FactorPass& pass);
-  void receive(Side side, const Arriving& tensors, std::string_view method, Taken taken);
-  /// Means: P^T Q.
-  void write_products(const Arriving& tensors);
+#include "linerate/compress/low_rank_ops-inl.hpp"
 
  private:
   struct OfTensor {

@@ -199,17 +199,7 @@ std::unique_ptr<const compress::Compressor> over_tensors(const doc::Component& c
 /// As HostOps has it. Matrices of one shape lie one after the other, and are multiplied together.
 class TensorOps::LowRank {
  public:
-  void begin(const std::vector<compress::FactorSize*>& sizes);
-  void take(compress::Side side, const std::vector<KeptValues*>& kept);
-  void leave(compress::Side side, const std::vector<KeptValues*>& kept);
-  void make_unit(compress::Side side, const Sending& tensors);
-  void orthonormalise(compress::Side side);
-  void redraw_vanished(compress::Side side);
-  void orthonormalise_fresh(compress::Side side, const Sending& tensors);
-  void send(const Sending& tensors, const compress::FactorPass& pass);
-  void receive(compress::Side side, const Arriving& tensors, std::string_view method,
-               compress::Taken taken);
-  void write_products(const Arriving& tensors);
+#include "linerate/compress/low_rank_ops-inl.hpp"
 
  private:
   struct Group {

@@ -138,6 +138,7 @@ std::unique_ptr<const Compressor> make_dgc(doc::OptionReader& options) {
 void HostOps::accumulate(const Sending& tensors, const std::vector<KeptValues*>& kept_u,
                          const std::vector<KeptValues*>& kept_r, const DgcSettings& settings) {
   const float m = static_cast<float>(settings.momentum);
+  const bool nesterov = settings.nesterov;  // two loops for the compiler
   for (std::size_t t = 0; t < kept_u.size(); ++t) {
     const Input& input = tensors.items[t].input;
     const float scale = clip_scale(input, settings.clip);
@@ -147,17 +148,11 @@ void HostOps::accumulate(const Sending& tensors, const std::vector<KeptValues*>&
     float* next_u = kept_u[t]->next().data();
     float* next_r = kept_r[t]->next().data();
     const std::size_t n = input.gradient.size();
-    if (settings.nesterov) {
-      for (std::size_t i = 0; i < n; ++i) {
-        const float step = scale * g[i];
-        next_u[i] = m * (u[i] + step);
-        next_r[i] = r[i] + next_u[i] + step;
-      }
-      continue;
-    }
     for (std::size_t i = 0; i < n; ++i) {
-      next_u[i] = m * u[i] + scale * g[i];
-      next_r[i] = r[i] + next_u[i];
+      const float step = scale * g[i];
+      next_u[i] = nesterov ? m * (u[i] + step) : m * u[i] + step;
+      const float sum = r[i] + next_u[i];
+      next_r[i] = nesterov ? sum + step : sum;
     }
   }
 }

@@ -68,7 +68,7 @@ struct HostOps {
   /// single tensor.
   class Codec : public compress::Codec {
    public:
-    explicit Codec(const Making& making) : shape_(making.shape) {}
+    explicit Codec(const Making&) {}
 
     virtual void encode_all(int round, const Sending& tensors) = 0;
     virtual void decode_all(int round, const Arriving& tensors) = 0;
@@ -87,10 +87,6 @@ struct HostOps {
 
    protected:
     void note_damage(Damage) {}
-    const Shape& shape() const { return shape_; }
-
-   private:
-    Shape shape_;
   };
 
   static KeptValues kept_zeros(const Making&, std::int64_t elements) {
@@ -101,6 +97,7 @@ struct HostOps {
   static StateField field(std::string name, Passing passing, auto& kept) {
     return {std::move(name), passing, kept};
   }
+
   /// The elements that are picked from a tensor.
   struct Picking {
     Selection sent;

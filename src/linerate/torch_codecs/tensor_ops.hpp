@@ -1,6 +1,6 @@
 // The back end of codecs that works where tensors lie. One operator works on all tensors of a
 // bucket, or one of ATen's foreach operators on 64 of them. The other back end is
-// compress/host_ops.hpp, which says what each function does.
+// compress/host_ops.hpp. compress/ops-inl.hpp says what each function does.
 //
 // Nothing here waits for the device, unless it says so. So an answer that depends on values, such
 // as a flag or a payload's size, is a tensor too.

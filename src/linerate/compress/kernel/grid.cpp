@@ -2,7 +2,7 @@
 // instruction set, picked at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "linerate/compress/kernel/grid.cpp"
-#include "linerate/compress/kernel/fixed_lanes.hpp"
+#include "linerate/compress/kernel/fixed_lanes-inl.hpp"
 #include "linerate/compress/kernel/lanes-inl.hpp"
 
 #include <algorithm>

@@ -14,7 +14,7 @@
 // matrix.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "linerate/compress/kernel/low_rank.cpp"
-#include "linerate/compress/kernel/fixed_lanes.hpp"
+#include "linerate/compress/kernel/fixed_lanes-inl.hpp"
 #include "linerate/compress/kernel/lanes-inl.hpp"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Picks, counts and adds up magnitudes. Compiled once per instruction set, picked at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "linerate/compress/kernel/magnitudes.cpp"
-#include "linerate/compress/kernel/fixed_lanes.hpp"
+#include "linerate/compress/kernel/fixed_lanes-inl.hpp"
 #include "linerate/compress/kernel/lanes-inl.hpp"
 
 #include <algorithm>

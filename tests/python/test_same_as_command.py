@@ -23,126 +23,75 @@ SINGLE = TRACES / "single.rank0.json.gz"  # another model's
 TABLE = TABLES / "runs_2ranks_1Gbit.csv"
 ZOO = {"workload": "zoo:lenet", "input": "1x28x28", "batch": 32, "step_time": 0.01}
 KIND = {"network": "4xpcie3,tcp:10Gbit/s"}
-KIND_WORDS = ["--network", "4xpcie3,tcp:10Gbit/s"]
-ZOO_WORDS = ["-w", "zoo:lenet", "--input", "1x28x28", "--batch", "32", "--step-time", "10ms"]
+BOTH = {"workload": "@workload", "cluster": "@cluster"}
+TABLE_OF_2 = {"from_": [TABLE], "ranks": 2}
 
-# verb: [(keywords, words)]. A keyword's value "@name" is the document of that name, its word the
-# document's file.
+# verb: [keywords]. "@name" is the document of that name, on the command's side its file.
 CASES = {
     "explain": [
-        ({"files": LATE}, [LATE]),
-        ({"files": [TRACES / "late2.rank0.json.gz", TRACES / "late2.rank1.json.gz"]}, [LATE]),
-        ({"files": LATE, "data_idle": 0.3, "host_idle": 0.01},
-         [LATE, "--data-idle", "0.3", "--host-idle", "0.01"]),
-        ({"files": EVEN, "exposed": 0.9}, [EVEN, "--exposed", "0.9"]),
-        ({"files": GLOO, "alone": GLOO_ALONE}, [GLOO, "--alone", GLOO_ALONE]),
-        ({"files": "@timeline"}, ["@timeline"]),
+        {"files": LATE},
+        {"files": RANKS},
+        {"files": LATE, "data_idle": 0.3, "host_idle": 0.01},
+        {"files": EVEN, "exposed": 0.9},
+        {"files": GLOO, "alone": GLOO_ALONE},
+        {"files": "@timeline"},
     ],
     "whatif": [
-        ({"workload": "@workload", "cluster": "@cluster"}, ["-w", "@workload", "-c", "@cluster"]),
-        (
-            {"workload": "@workload", "cluster": "@cluster", "ranks": [2, 16],
-             "bandwidth": ["10Gbit/s", 1.25e8],
-             "strategy": ["ddp", "dear", "ddp+codec"], "latency": 2e-5,
-             "compression_ratio": [1, 2.5]},
-            ["-w", "@workload", "-c", "@cluster", "--ranks", "2,16", "--bandwidth",
-             "10Gbit/s,1Gbit/s", "--strategy", "ddp,dear",
-             "--strategy", "ddp+codec", "--latency", "20us", "--compression-ratio", "1,2.5"],
-        ),
-        (
-            {**ZOO, "classes": 10, "cluster": "@cluster", "ranks": 4, "cost_model": "ring",
-             "scale": 0.5, "device_speed": 2, "coding": "papers"},
-            [*ZOO_WORDS, "--classes", "10", "-c", "@cluster", "--ranks", "4", "--cost-model",
-             "ring", "--scale", "0.5",
-             "--device-speed", "2x", "--coding", "papers"],
-        ),
-        (
-            {**ZOO, "step_time": "10ms", "step_time_covers": "forward_backward",
-             "bandwidth": "10Gbit/s", "ranks": [4, 8],
-             "preset": "agarwal2021", "gamma": 1.1, "epsilon": 0.1},
-            [*ZOO_WORDS, "--step-time-covers", "forward_backward", "--bandwidth", "10Gbit/s",
-             "--ranks", "4,8",
-             "--preset", "agarwal2021", "--gamma", "1.1", "--epsilon", "0.1"],
-        ),
-        ({**ZOO, "bandwidth": "1Gbit/s", "ranks": 4, "preset": "zhang2020"},
-         [*ZOO_WORDS, "--bandwidth", "1Gbit/s", "--ranks", "4", "--preset", "zhang2020"]),
-        ({**ZOO, **KIND, "ranks": [4, 8]}, [*ZOO_WORDS, *KIND_WORDS, "--ranks", "4,8"]),
+        BOTH,
+        {**BOTH, "ranks": [2, 16], "bandwidth": ["10Gbit/s", 1.25e8],
+         "strategy": ["ddp", "dear", "ddp+codec"], "latency": 2e-5, "compression_ratio": [1, 2.5]},
+        {**ZOO, "classes": 10, "cluster": "@cluster", "ranks": 4, "cost_model": "ring",
+         "scale": 0.5, "device_speed": 2, "coding": "papers"},
+        {**ZOO, "step_time": "10ms", "step_time_covers": "forward_backward",
+         "bandwidth": "10Gbit/s", "ranks": [4, 8], "preset": "agarwal2021", "gamma": 1.1,
+         "epsilon": 0.1},
+        {**ZOO, "bandwidth": "1Gbit/s", "ranks": 4, "preset": "zhang2020"},
+        {**ZOO, **KIND, "ranks": [4, 8]},
     ],
     "plan": [
-        ({"workload": "@workload", "cluster": "@cluster", "strategy": "dear"},
-         ["-w", "@workload", "-c", "@cluster", "--strategy", "dear"]),
-        (
-            {**ZOO, "classes": 10, "step_time_covers": "step", "scale": 2, "device_speed": "0.5x",
-             "cluster": "@cluster", "ranks": 4,
-             "bandwidth": 1.25e9, "latency": 1e-5, "strategy": "ddp+codec", "compression_ratio": 8,
-             "cost_model": "ring", "coding": "linerate", "preset": None},
-            [*ZOO_WORDS, "--classes", "10", "--step-time-covers", "step", "--scale", "2",
-             "--device-speed", "0.5x", "-c", "@cluster", "--ranks", "4",
-             "--bandwidth", "10Gbit/s", "--latency", "10us", "--strategy", "ddp+codec",
-             "--compression-ratio", "8",
-             "--cost-model", "ring", "--coding", "linerate"],
-        ),
-        ({**ZOO, "bandwidth": "10Gbit/s", "ranks": 2, "preset": "zhang2020"},
-         [*ZOO_WORDS, "--bandwidth", "10Gbit/s", "--ranks", "2", "--preset", "zhang2020"]),
-        ({"workload": "@workload", "cluster": "@cluster", "ranks": 2, "training": True},
-         ["-w", "@workload", "-c", "@cluster", "--ranks", "2", "--training"]),
-        ({**ZOO, **KIND, "ranks": 8}, [*ZOO_WORDS, *KIND_WORDS, "--ranks", "8"]),
+        {**BOTH, "strategy": "dear"},
+        {**ZOO, "classes": 10, "step_time_covers": "step", "scale": 2, "device_speed": "0.5x",
+         "cluster": "@cluster", "ranks": 4, "bandwidth": 1.25e9, "latency": 1e-5,
+         "strategy": "ddp+codec", "compression_ratio": 8, "cost_model": "ring",
+         "coding": "linerate", "preset": None},
+        {**ZOO, "bandwidth": "10Gbit/s", "ranks": 2, "preset": "zhang2020"},
+        {**BOTH, "ranks": 2, "training": True},
+        {**ZOO, **KIND, "ranks": 8},
     ],
     "advise": [
-        ({"workload": "@workload", "cluster": "@cluster"}, ["-w", "@workload", "-c", "@cluster"]),
-        ({"workload": "@workload", "cluster": "@cluster", "framework": "pytorch"},
-         ["-w", "@workload", "-c", "@cluster", "--framework", "pytorch"]),
-        ({**ZOO, **KIND, "ranks": 8}, [*ZOO_WORDS, *KIND_WORDS, "--ranks", "8"]),
-        (
-            {**ZOO, "classes": 10, "scale": 4, "device_speed": 2.5, "step_time_covers": "step",
-             "cluster": "@cluster", "ranks": 8,
-             "bandwidth": "2Gbit/s", "latency": "20us", "current": "bulk",
-             "codec": "codec(ratio=8, encode=10GB/s)",
-             "strategy": ["dear", "ddp+topk(density=0.01)"], "memory": 2**30,
-             "steps_to_target": "codec(ratio=8)=1.1[1.05,1.2]",
-             "least_gain": 5},
-            [*ZOO_WORDS, "--classes", "10", "--scale", "4", "--device-speed", "2.5",
-             "--step-time-covers", "step", "-c", "@cluster", "--ranks", "8",
-             "--bandwidth", "2Gbit/s", "--latency", "20us", "--current", "bulk", "--codec",
-             "codec(ratio=8, encode=10GB/s)",
-             "--strategy", "dear", "--strategy", "ddp+topk(density=0.01)", "--memory", "1GiB",
-             "--steps-to-target", "codec(ratio=8)=1.1[1.05,1.2]", "--least-gain", "5"],
-        ),
+        BOTH,
+        {**BOTH, "framework": "pytorch"},
+        {**ZOO, **KIND, "ranks": 8},
+        {**ZOO, "classes": 10, "scale": 4, "device_speed": 2.5, "step_time_covers": "step",
+         "cluster": "@cluster", "ranks": 8, "bandwidth": "2Gbit/s", "latency": "20us",
+         "current": "bulk", "codec": "codec(ratio=8, encode=10GB/s)",
+         "strategy": ["dear", "ddp+topk(density=0.01)"], "memory": 2**30,
+         "steps_to_target": "codec(ratio=8)=1.1[1.05,1.2]", "least_gain": 5},
     ],
     "compare": [
-        ({"predicted": "@predicted", "measured": "@timeline"}, ["@predicted", "@timeline"]),
-        ({"predicted": "@predicted", "measured": LATE, "noise": "@timeline", "warm_up": 1},
-         ["@predicted", LATE, "--noise", "@timeline", "--warm-up", "1"]),
+        {"predicted": "@predicted", "measured": "@timeline"},
+        {"predicted": "@predicted", "measured": LATE, "noise": "@timeline", "warm_up": 1},
     ],
     "all-reduce": [
-        ({"cluster": "@cluster", "size": ["1MiB", 4096]},
-         ["-c", "@cluster", "--size", "1MiB,4KiB"]),
-        ({**KIND, "size": "1MiB", "ranks": 8}, [*KIND_WORDS, "--size", "1MiB", "--ranks", "8"]),
-        ({"cluster": "@cluster", "size": "64KiB", "ranks": [2, 4], "bandwidth": 1.25e9,
-          "latency": 1e-5},
-         ["-c", "@cluster", "--size", "64KiB", "--ranks", "2,4", "--bandwidth", "10Gbit/s",
-          "--latency", "10us"]),
+        {"cluster": "@cluster", "size": ["1MiB", 4096]},
+        {**KIND, "size": "1MiB", "ranks": 8},
+        {"cluster": "@cluster", "size": "64KiB", "ranks": [2, 4], "bandwidth": 1.25e9,
+         "latency": 1e-5},
     ],
     # These write a file: what is compared is in it, and for calibrate what --json prints as well.
     "import": [
-        ({"files": EVEN}, [EVEN]),
-        ({"files": EVEN, "timeline": True}, [EVEN, "--timeline"]),
-        ({"files": GLOO, "alone": [GLOO_ALONE]}, [GLOO, "--alone", GLOO_ALONE]),
-        ({"files": "@log", "add_cost": "@add", "step_time": 0.1,
-          "step_time_covers": "forward_backward"},
-         ["@log", "--add-cost", "@add", "--step-time", "100ms", "--step-time-covers",
-          "forward_backward"]),
+        {"files": EVEN},
+        {"files": EVEN, "timeline": True},
+        {"files": GLOO, "alone": [GLOO_ALONE]},
+        {"files": "@log", "add_cost": "@add", "step_time": 0.1,
+         "step_time_covers": "forward_backward"},
     ],
     "calibrate": [
-        ({"from_": [TABLE], "ranks": 2}, ["--from", TABLE, "--ranks", "2"]),
-        ({"from_": ["@plain", "@plain"], "ranks": [2, 4], "ranks_per_node": 1, "cores": 8,
-          "line_rate": 2.5e8, "collective": "all-reduce"},
-         ["--from", "@plain", "@plain", "--ranks", "2,4", "--ranks-per-node", "1", "--cores", "8",
-          "--line-rate", "2Gbit/s",
-          "--collective", "all-reduce"]),
-        ({"from_": RANKS}, ["--from", *RANKS]),
-        ({"cluster": "@cluster", "second_order": "@inverses"},
-         ["-c", "@cluster", "--second-order", "@inverses"]),
+        TABLE_OF_2,
+        {"from_": ["@plain", "@plain"], "ranks": [2, 4], "ranks_per_node": 1, "cores": 8,
+         "line_rate": 2.5e8, "collective": "all-reduce"},
+        {"from_": RANKS},
+        {"cluster": "@cluster", "second_order": "@inverses"},
     ],
 }
 # What is timed while they run, where no two runs agree: all but the times is the same. Compressors
@@ -150,50 +99,30 @@ CASES = {
 # (pip install . --config-settings=cmake.define.LINERATE_WITH_MPI=ON).
 CODECS = {
     "calibrate": [
-        ({"from_": [TABLE], "ranks": 2, "codecs": ["topk(density=0.01)", "qsgd"]},
-         ["--from", TABLE, "--ranks", "2", "--codecs", "topk(density=0.01),qsgd"]),
-        ({"cluster": "@cluster", "codecs": "fp16"}, ["-c", "@cluster", "--codecs", "fp16"]),
+        {**TABLE_OF_2, "codecs": ["topk(density=0.01)", "qsgd"]},
+        {"cluster": "@cluster", "codecs": "fp16"},
     ],
 }
 PROBES = {
     "calibrate": [
-        ({"budget": 2, "largest": 65536, "threads": 1, "ranks": 2},
-         ["--budget", "2s", "--largest", "64KiB", "--threads", "1", "--ranks", "2"]),
-        ({"budget": "2s", "largest": 1 << 20, "link": 1.25e8},
-         ["--budget", "2s", "--largest", "1MiB", "--link", "1Gbit/s"]),
+        {"budget": 2, "largest": 65536, "threads": 1, "ranks": 2},
+        {"budget": "2s", "largest": 1 << 20, "link": 1.25e8},
     ],
 }
 SAME_ERROR = {
-    "calibrate": [
-        ({"from_": [TABLE], "ranks": 2, "budget": 1},
-         ["--from", TABLE, "--ranks", "2", "--budget", "1s"]),
-        ({"from_": [TABLE], "ranks": 2, "largest": 1 << 20},
-         ["--from", TABLE, "--ranks", "2", "--largest", "1MiB"]),
-        ({"from_": [TABLE], "ranks": 2, "threads": 2},
-         ["--from", TABLE, "--ranks", "2", "--threads", "2"]),
-        ({"from_": [TABLE], "ranks": 2, "codecs": "nosuch"},
-         ["--from", TABLE, "--ranks", "2", "--codecs", "nosuch"]),
-        ({}, []),
-    ],
-    "import": [({"files": EVEN, "alone": SINGLE}, [EVEN, "--alone", SINGLE])],
-    "explain": [({"files": LATE, "alone": SINGLE}, [LATE, "--alone", SINGLE]),
-                ({"files": "absent.json"}, ["absent.json"]),
-                ({"files": LATE, "exposed": 2}, [LATE, "--exposed", "2"]), ({"files": []}, [])],
-    "whatif": [
-        ({"workload": "@workload"}, ["-w", "@workload"]),
-        ({"workload": "@workload", "cluster": "@cluster", "strategy": "dpd"},
-         ["-w", "@workload", "-c", "@cluster", "--strategy", "dpd"]),
-        ({"workload": "@workload", "cluster": "@cluster", "bandwidth": "10"},
-         ["-w", "@workload", "-c", "@cluster", "--bandwidth", "10"]),
-        ({"workload": "@workload", "cluster": "@cluster", "ranks": 0},
-         ["-w", "@workload", "-c", "@cluster", "--ranks", "0"]),
-        ({"workload": "@workload", "cluster": "@cluster", "preset": "x"},
-         ["-w", "@workload", "-c", "@cluster", "--preset", "x"]),
-        ({"workload": "@cluster", "cluster": "@cluster"}, ["-w", "@cluster", "-c", "@cluster"]),
-    ],
-    "advise": [({"workload": "@workload"}, ["-w", "@workload"])],
-    "compare": [({"predicted": "@workload", "measured": "@timeline"}, ["@workload", "@timeline"])],
+    "calibrate": [{**TABLE_OF_2, "budget": 1}, {**TABLE_OF_2, "largest": 1 << 20},
+                  {**TABLE_OF_2, "threads": 2}, {**TABLE_OF_2, "codecs": "nosuch"}, {}],
+    "import": [{"files": EVEN, "alone": SINGLE}],
+    "explain": [{"files": LATE, "alone": SINGLE}, {"files": "absent.json"},
+                {"files": LATE, "exposed": 2}, {"files": []}],
+    "whatif": [{"workload": "@workload"}, {**BOTH, "strategy": "dpd"}, {**BOTH, "bandwidth": "10"},
+               {**BOTH, "ranks": 0}, {**BOTH, "preset": "x"},
+               {"workload": "@cluster", "cluster": "@cluster"}],
+    "advise": [{"workload": "@workload"}],
+    "compare": [{"predicted": "@workload", "measured": "@timeline"}],
 }
+# Python's numbers are SI; the command is told other units.
+UNITS = {"TIME": (1e3, "ms"), "SIZE": (1 / 1024, "KiB"), "RATE": (8e-6, "Mbit/s")}
 FUNCTIONS = {
     "explain": linerate.explain,
     "import": linerate.import_workload,
@@ -240,21 +169,37 @@ def call(verb, keywords, documents, files):
     return FUNCTIONS[verb](**keywords)
 
 
-def words_of(verb, words, files):
-    head = ["whatif", "all-reduce"] if verb == "all-reduce" else [verb]
-    return [*head,
-            *(str(resolved(word, files)) if isinstance(word, str) else str(word) for word in words)]
+def text_of(value, option, files):
+    """A value as it stands on a command line."""
+    if isinstance(value, (int, float)) and option.type in UNITS:
+        factor, unit = UNITS[option.type]
+        return f"{value * factor:.12g}{unit}"
+    return str(resolved(value, files))
+
+
+def words_of(verb, keywords, files):
+    words = ["whatif", "all-reduce"] if verb == "all-reduce" else [verb]
+    for keyword, value in keywords.items():
+        option = options_of(verb)[keyword]
+        texts = [text_of(item, option, files)
+                 for item in (value if isinstance(value, list) else [value])]
+        if option.positional:
+            words += texts
+        elif value is not None:
+            words.append(f"--{option.name}")
+            words += [] if value is True else texts if keyword == "from_" else [",".join(texts)]
+    return words
 
 
 def all_cases(table):
-    return [pytest.param(verb, *case, id=f"{verb}-{i}") for verb, cases in table.items()
+    return [pytest.param(verb, case, id=f"{verb}-{i}") for verb, cases in table.items()
             for i, case in enumerate(cases)]
 
 
-@pytest.mark.parametrize("verb, keywords, words", all_cases(CASES))
-def test_to_dict_is_what_the_command_prints(verb, keywords, words, documents, files, tmp_path):
+@pytest.mark.parametrize("verb, keywords", all_cases(CASES))
+def test_to_dict_is_what_the_command_prints(verb, keywords, documents, files, tmp_path):
     result = call(verb, keywords, documents[0], files)
-    typed = words_of(verb, words, files)
+    typed = words_of(verb, keywords, files)
     if verb not in ("import", "calibrate"):
         done = run(*typed, "--json")
         assert result.to_dict() == json.loads(done.stdout)
@@ -297,12 +242,12 @@ def identities(cluster, largest):
             [[cost[key] for key in identity] for cost in cluster["collectives"]]]
 
 
-@pytest.mark.parametrize("verb, keywords, words", all_cases(CODECS))
-def test_what_is_timed_here_is_the_same_but_for_the_times(verb, keywords, words, documents, files,
+@pytest.mark.parametrize("verb, keywords", all_cases(CODECS))
+def test_what_is_timed_here_is_the_same_but_for_the_times(verb, keywords, documents, files,
                                                           tmp_path):
     cluster = call(verb, keywords, documents[0], files)
     output = tmp_path / "document.json"
-    done = run(*words_of(verb, words, files), "-o", output, "--json")
+    done = run(*words_of(verb, keywords, files), "-o", output, "--json")
     assert untimed(cluster.to_dict()) == untimed(json.loads(output.read_text()))
     assert untimed(cluster.fit.to_dict()) == untimed(json.loads(done.stdout))
     asked = keywords["codecs"]
@@ -311,14 +256,15 @@ def test_what_is_timed_here_is_the_same_but_for_the_times(verb, keywords, words,
     assert all(codec.encode_bytes_per_s > 0 for codec in cluster.codecs)
 
 
-@pytest.mark.parametrize("verb, keywords, words", all_cases(PROBES))
-def test_what_ranks_measure_together_is_the_same_but_for_the_times(verb, keywords, words, tmp_path):
+@pytest.mark.parametrize("verb, keywords", all_cases(PROBES))
+def test_what_ranks_measure_together_is_the_same_but_for_the_times(verb, keywords, tmp_path):
     """Python's ranks and the command's, under mpirun. Without MPI both say the same, and what to
     do."""
+    words = words_of(verb, keywords, {})
     if "mpi" in LACKS:
         with pytest.raises(linerate.CommError, match="built without MPI") as caught:
             FUNCTIONS[verb](**keywords)
-        done = run(verb, *words, "-o", tmp_path / "out.json", check=False)
+        done = run(*words, "-o", tmp_path / "out.json", check=False)
         assert (done.returncode, in_python(done.stderr)) == (caught.value.exit_code,
                                                              f"error: {caught.value}\n")
         return
@@ -331,7 +277,7 @@ def test_what_ranks_measure_together_is_the_same_but_for_the_times(verb, keyword
         "c.save(folder / f'rank{rank}.json')\n(folder / "
         "f'fit{rank}.json').write_text(json.dumps(c.fit.to_dict()))\n")
     subprocess.run([*mpirun, sys.executable, program], check=True)
-    typed = subprocess.run([*mpirun, command(), verb, *words, "-o", tmp_path / "command.json",
+    typed = subprocess.run([*mpirun, command(), *words, "-o", tmp_path / "command.json",
                             "--json"], check=True, capture_output=True, text=True)
     ours, second, theirs, fit = (json.loads((tmp_path / name).read_text()) for name in (
         "rank0.json", "rank1.json", "command.json", "fit0.json"))
@@ -341,15 +287,15 @@ def test_what_ranks_measure_together_is_the_same_but_for_the_times(verb, keyword
     assert fit.keys() == json.loads(typed.stdout).keys()
 
 
-@pytest.mark.parametrize("verb, keywords, words", all_cases(SAME_ERROR))
-def test_an_error_has_the_command_s_text_in_python_s_words_and_its_kind(verb, keywords, words,
+@pytest.mark.parametrize("verb, keywords", all_cases(SAME_ERROR))
+def test_an_error_has_the_command_s_text_in_python_s_words_and_its_kind(verb, keywords,
                                                                         documents, files, tmp_path):
     objects = {} if verb == "whatif" and keywords.get("workload") == "@cluster" else documents[0]
     if verb == "compare":
         objects = {}
     with pytest.raises(linerate.Error) as caught:
         call(verb, keywords, objects, files)
-    done = run(*words_of(verb, words, files), *(["-o", tmp_path / "out.json"] if verb
+    done = run(*words_of(verb, keywords, files), *(["-o", tmp_path / "out.json"] if verb
                                                 in ("calibrate", "import") else []), check=False)
     assert done.returncode == caught.value.exit_code, done.stderr
     assert in_python(done.stderr) == f"error: {caught.value}\n"
@@ -377,7 +323,7 @@ def test_every_option_is_a_keyword_and_has_a_case_that_succeeds(verb):
         return
     elsewhere = {"device"} if verb == "calibrate" else set()  # what linerate-torch alone measures
     used = elsewhere | {key for table in (CASES, CODECS, PROBES)
-                        for keywords, _ in table.get(verb, []) for key, value in keywords.items()
+                        for keywords in table.get(verb, []) for key, value in keywords.items()
                         if value is not None}
     assert options <= used, "add a case that succeeds with these options"
 

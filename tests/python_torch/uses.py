@@ -32,6 +32,7 @@ HERE = pathlib.Path(__file__).parent
 STRATEGIES = ("ddp", "bulk", "optimal", "dear")
 KEEPS = float("inf")  # as most_above_ddp: the strategy itself is tested, not ddp in its place
 USES = {}
+OPEN = []  # what parallel() has wrapped
 
 
 def use(function):
@@ -77,11 +78,14 @@ def build(make):
     return make()
 
 
+def build_double(make):
+    return build(make).double()
+
+
 def build_for_sums_of_any_order(make):
     """For what makes a last bit large (Adam divides by a gradient's size, a wide layer has many
     addends): on ranks whose sums have several orders, in f64."""
-    model = build(make)
-    return model if dist.get_world_size() <= 2 else model.double()
+    return (build if dist.get_world_size() <= 2 else build_double)(make)
 
 
 def batch_for(model, step, rank=None):
@@ -102,9 +106,9 @@ loss_of = nn.functional.cross_entropy
 class TorchDDP:
     """DDP with the names of lt.DataParallel."""
 
-    def __init__(self, module, **options):
+    def __init__(self, module, name="", **options):
+        self.module, self.options = module, options
         self.dp = DDP(module, **options)
-        self.module = module
 
     def __call__(self, *x):
         return self.dp(*x)
@@ -137,11 +141,17 @@ def wrappers(strategies=STRATEGIES):
             module, **{"strategy": strategy, "most_above_ddp": KEEPS, **o})
 
 
-def parallel(strategy, of=Mlp, **options):
-    """(model, wrapper, optimizer): a model of this class under linerate."""
-    ((_, wrap),) = wrappers([strategy])
-    model = build(of)
-    return model, wrap(model, **options), sgd(model.parameters())
+def sgd_alone(parameters):
+    """Without momentum."""
+    return torch.optim.SGD(parameters, 0.05)
+
+
+def parallel(strategy, of=Mlp, make=build, opt_of=sgd, kind=lt.DataParallel, **options):
+    """(model, wrapper, optimizer): a model of this class under linerate. It is closed at the end of
+    the use."""
+    model = make(of)
+    OPEN.append(kind(model, **{"strategy": strategy, "most_above_ddp": KEEPS, **options}))
+    return model, OPEN[-1], opt_of(model.parameters())
 
 
 def require_equal(name, got, want, exact=None):
@@ -229,12 +239,16 @@ def same_steps_as_ddp(step_of=take_step, strategies=STRATEGIES, ddp=None, exact=
     same_as_ddp(lambda wrap: trained(wrap, step_of, **how), strategies, ddp, exact)
 
 
-def made_anew(dp, wrap):
+def made_anew(dp):
     """After a change of the model: DDP has to be made anew; linerate notices."""
-    if not isinstance(dp, TorchDDP):
-        return dp
-    dp.close()
-    return wrap(dp.module)
+    if isinstance(dp, TorchDDP):
+        dp.close()
+        dp.dp = DDP(dp.module, **dp.options)
+
+
+def joined(batches):
+    """Several ranks' batches as one."""
+    return [torch.cat(parts) for parts in zip(*batches)]
 
 
 def said_while(run):
@@ -270,7 +284,6 @@ def state_dict_has_ddps_keys():
     state = dp.state_dict()
     assert list(state) == list(ddp), (list(state), list(ddp))
     assert not dp._core.updates_pending()
-    dp.close()
 
 
 @use
@@ -316,7 +329,6 @@ def ddp_options_in_the_strategy():
         for (name, a), (_, b) in zip(model.named_parameters(), near):
             assert torch.allclose(a, b, atol=2e-2), (
                 f"{strategy}: {name} differs by {(a - b).abs().max().item():.3g}")
-        dp.close()
 
 
 @use
@@ -419,16 +431,14 @@ def _halved():
 
 @use
 def user_hook_registered_between_forward_and_backward():
-    model, dp, opt = parallel("ddp")
-    for step in range(6):
+    def step_of(dp, opt, step):
         x, y = rows(step)
         out = dp(x)
         if step == 0:
-            _halve(model, [])
+            _halve(dp.module, [])
         loss_of(out, y).backward()
         dp.step(opt)
-    require_equal("ddp", named(model), _halved())
-    dp.close()
+    same_steps_as(_halved(), step_of, strategies=("ddp",))
 
 
 @use
@@ -438,18 +448,15 @@ def retyped_and_loaded():
     for p in other.parameters():
         nn.init.constant_(p, 0.01)
 
-    def train(wrap, change):
-        model = build(Mlp)
-        dp = wrap(model)
-        loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3)
-        change(model)
-        dp = made_anew(dp, wrap)
-        loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3, first=3)
-        dp.close()
-        return model
     for change in (Mlp.double, Mlp.bfloat16,
                    lambda model: model.load_state_dict(other.state_dict())):
-        same_as_ddp(lambda wrap: train(wrap, change))
+        def step_of(dp, opt, step, change=change):
+            if step == 3:
+                dp.settle()
+                change(dp.module)
+                made_anew(dp)
+            take_step(dp, opt, step)
+        same_steps_as_ddp(step_of, opt_of=sgd_alone)
 
 
 @use
@@ -498,12 +505,9 @@ def compile_after_wrapping():
 @use
 def compiled_code_loses_overlap_and_says_so():
     torch._dynamo.reset()
-    model = build(Mlp)
-    dp = lt.DataParallel(torch.compile(model, backend="aot_eager"), strategy="dear",
-                         most_above_ddp=KEEPS)
-    said = said_while(lambda: loop(dp, sgd(model.parameters())))
+    _, dp, opt = parallel("dear", make=lambda of: torch.compile(build(of), backend="aot_eager"))
+    said = said_while(lambda: loop(dp, opt))
     assert sum("compiled code reads weights unseen" in one for one in said) == 1, said
-    dp.close()
 
 
 @use
@@ -518,26 +522,26 @@ def graphs_read_weights_unseen():
         except (AttributeError, TypeError):
             pass
 
-    def train(wrap):
-        model = build(Mlp)
-        weights = [p.detach().numpy() for p in model.parameters()]
-        seen = []
-        dp, opt = wrap(model), sgd(model.parameters())
-        for step in range(6):
-            backward(dp, step)
-            if step == 2 and isinstance(dp, lt.DataParallel):
-                _graphs._askers.append(lambda: True)  # as a device would say under capture
-                for act in (lambda: dp.step(opt), dp.finish, dp.skip_step, lambda: dp.set_batch(1)):
-                    refused(act, "step 2", "under capture", "settle()")
-                _graphs._askers.pop()
-            dp.step(opt)
-            replay()
-            seen += [torch.tensor(w) for w in weights]
-        dp.close()
-        return [(str(i), one) for i, one in enumerate(seen)]
+    weights = []
+
+    def make(of):
+        model = build(of)
+        weights[:] = [p.detach().numpy() for p in model.parameters()]
+        return model
+
+    def step_of(dp, opt, step):
+        backward(dp, step)
+        if step == 2 and isinstance(dp, lt.DataParallel):
+            _graphs._askers.append(lambda: True)  # as a device would say under capture
+            for act in (lambda: dp.step(opt), dp.finish, dp.skip_step, lambda: dp.set_batch(1)):
+                refused(act, "step 2", "under capture", "settle()")
+            _graphs._askers.pop()
+        dp.step(opt)
+        replay()
+        return [(f"step {step}", torch.tensor(w)) for w in weights]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        same_as_ddp(train)
+        same_steps_as_ddp(step_of, make=make)
 
 
 @use
@@ -588,23 +592,6 @@ def bf16_autocast():
 
 
 @use
-def grad_scaler_with_an_overflow():
-    def train(wrap):
-        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3)
-        scales = []
-
-        def step_of(dp, opt, step):
-            overflows = step == 3 and dist.get_rank() == 1
-            backward(dp, step, scaler, float("inf") if overflows else 1)
-            dp.step(opt, scaler=scaler)
-            scales.append(scaler.get_scale())
-        weights = trained(wrap, step_of, steps=8)
-        assert scales[3] == scales[2] / 2, scales
-        return [*weights, ("scale", torch.tensor(scales[-1]))]
-    same_as_ddp(train)
-
-
-@use
 def grad_scaler_hears_of_a_compressors_skip():
     _, dp, opt = parallel("ddp+topk(density=0.1, dense_below=0)")
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
@@ -615,7 +602,6 @@ def grad_scaler_hears_of_a_compressors_skip():
         assert report.infinite == (step == 2)
     assert scaler.get_scale() == 512.0
     dp.require_same_weights()
-    dp.close()
 
 
 @use
@@ -711,7 +697,7 @@ OPTIMIZERS = {
     "SGD": {"lr": 0.05, "momentum": 0.9, "nesterov": True}, "Adam": {"lr": 1e-2, "amsgrad": True},
     "AdamW": {"lr": 1e-2}, "Adagrad": {"lr": 1e-2}, "Adadelta": {}, "Adamax": {}, "NAdam": {},
     "RAdam": {}, "RMSprop": {"lr": 1e-3, "momentum": 0.5}, "Rprop": {}, "ASGD": {}, "Adafactor": {},
-    "LBFGS": None, "SparseAdam": None, "Muon": None,
+    "Muon": {"lr": 1e-2}, "LBFGS": None, "SparseAdam": None,
 }
 
 
@@ -725,11 +711,14 @@ def every_optimizer():
             continue
 
         def train(wrap, name=name, options=options):
-            def opt_of(parameters):
-                return getattr(torch.optim, name)(parameters, **options)
+            def opt_of(parameters):  # Muon's are matrices
+                return getattr(torch.optim, name)(
+                    [p for p in parameters if name != "Muon" or p.ndim == 2], **options)
             with wrapped(wrap, make=build_for_sums_of_any_order,
                          opt_of=opt_of) as (model, dp, opt):
-                loop(dp, opt, 5)
+                for step in range(5):
+                    take_step(dp, opt, step)
+                    model.zero_grad()
             moments = [(f"{name} {k}", v) for s in opt.state.values() for k, v in sorted(s.items())
                        if isinstance(v, torch.Tensor)]
             return [(f"{name} {n}", p) for n, p in named(model)] + moments
@@ -758,28 +747,12 @@ def lbfgs_with_a_closure():
 
 
 @use
-def muon():
-    if not hasattr(torch.optim, "Muon"):
-        return
-
-    def matrices(parameters):
-        return torch.optim.Muon([p for p in parameters if p.ndim == 2], 1e-2)
-
-    def step_of(dp, opt, step):
-        take_step(dp, opt, step)
-        dp.module.zero_grad()
-    same_steps_as_ddp(step_of, steps=5, opt_of=matrices, strategies=("ddp", "dear"))
-
-
-@use
 def two_models_one_group():
     """A GAN: the generator learns through the discriminator."""
     def train(wrap):
         gen, dis = (build(lambda: nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 10))),
                     build(lambda: nn.Linear(10, 1)))
-        named = ({} if wrap.__defaults__ is None else {"name": "g"},
-                 {} if wrap.__defaults__ is None else {"name": "d"})
-        g, d = wrap(gen, **named[0]), wrap(dis, **named[1])
+        g, d = wrap(gen, name="g"), wrap(dis, name="d")
         og, od = sgd(gen.parameters()), torch.optim.Adam(dis.parameters(), 1e-2)
         for step in range(5):
             noise = torch.randn(
@@ -810,22 +783,21 @@ def two_models_two_overlapping_groups():
     mine = [i for i, m in enumerate(members) if dist.get_rank() in m]
 
     def train(wrap):
-        models = {i: build(lambda i=i: Mlp(*[nn.Tanh()] * i)) for i in mine}
-        dps = {i: wrap(models[i], process_group=groups[i]) for i in mine}
-        opts = {i: sgd(models[i].parameters()) for i in mine}
+        models = [build(lambda i=i: Mlp(*[nn.Tanh()] * i)) for i in mine]
+        dps = [wrap(model, process_group=groups[i]) for model, i in zip(models, mine)]
+        opts = [sgd(model.parameters()) for model in models]
         for step in range(5):
-            for i in mine:
-                take_step(dps[i], opts[i], step)
-        for i in mine:
-            dps[i].settle()
-            if isinstance(dps[i], lt.DataParallel):
-                assert (dps[i]._world.size == 2
-                        and dps[i]._world.rank == members[i].index(dist.get_rank()))
-                dps[i].require_same_weights()
-                text = dps[i].report().to_json()
+            for dp, opt in zip(dps, opts):
+                take_step(dp, opt, step)
+        for dp, i in zip(dps, mine):
+            dp.settle()
+            if isinstance(dp, lt.DataParallel):
+                assert dp._world.size == 2 and dp._world.rank == members[i].index(dist.get_rank())
+                dp.require_same_weights()
+                text = dp.report().to_json()
                 assert bool(text) == (dist.get_rank() == members[i][0]), len(text)
-            dps[i].close()
-        return [t for i in mine for t in models[i].named_parameters()]
+            dp.close()
+        return [t for model in models for t in model.named_parameters()]
     same_as_ddp(train, exact=True)
 
 
@@ -870,13 +842,11 @@ def set_batch_weighs_by_samples():
         dp.set_batch(len(x))
         loss_of(dp(x), y).backward()
         dp.step(opt)
-        parts = [rows(step, r, counts[r]) for r in range(size)]
-        loss_of(whole(torch.cat([p[0] for p in parts])),
-                torch.cat([p[1] for p in parts])).backward()
+        x, y = joined(rows(step, r, counts[r]) for r in range(size))
+        loss_of(whole(x), y).backward()
         opt_whole.step()
         opt_whole.zero_grad()
     require_equal("ddp", named(model), named(whole), exact=False)
-    dp.close()
 
 
 class Stderr:
@@ -906,7 +876,6 @@ def join_is_quiet_and_a_missing_backward_pass_is_not():
     with Stderr() as said:
         dp.finish()
     assert "without a backward pass" in said.text, said.text
-    dp.close()
 
 
 @use
@@ -930,18 +899,15 @@ def exchange_state_goes_on_bit_for_bit():
                      "ddp+onebit(dense_below=0)"):
         whole, dp, opt = parallel(strategy)
         loop(dp, opt, 8)
-        dp.close()
         _, dp, opt = parallel(strategy)
         loop(dp, opt, 4)
         state, weights, moments = dp.exchange_state(), dp.state_dict(), opt.state_dict()
-        dp.close()
         again, dp, opt = parallel(strategy)
         dp.load_state_dict(weights)
         opt.load_state_dict(moments)
         dp.load_exchange_state(state)
         loop(dp, opt, 4, first=4)
         require_equal(strategy, named(again), named(whole), exact=True)
-        dp.close()
 
 
 @use
@@ -956,7 +922,7 @@ def ddp_hook():
         for step in range(6):
             x, y = images(0)
             for one, net in ((hooked, model), (ddp, plain)):
-                opt = torch.optim.SGD(net.parameters(), 0.05)
+                opt = sgd_alone(net.parameters())
                 loss = loss_of(one(x), y)
                 loss.backward()
                 opt.step()
@@ -1041,25 +1007,28 @@ def kfac_on_ranks_is_kfac_on_the_joined_batch():
     # registered before it.
     alone = text.replace("spd", "spd, fusion=none")
     for strategy in (f"ddp+{text}", f"dear+{text}", f"ddp+{alone}", f"dear+{alone}"):
-        model, whole = build(Attention).double(), build(Attention).double()
-        dp, pre = (lt.DataParallel(model, strategy=strategy),
-                   lt.KFAC(whole, text.replace("spd, ", "")))
-        opt, opt_whole = (torch.optim.SGD(model.parameters(), 0.05),
-                          torch.optim.SGD(whole.parameters(), 0.05))
+        model, dp, opt = parallel(strategy, Attention, build_double, sgd_alone)
+        whole = build_double(Attention)
+        pre, opt_whole = lt.KFAC(whole, text.replace("spd, ", "")), sgd_alone(whole.parameters())
         for step in range(5):
             x, y = tokens_of(step, rank)
             loss_of(dp(x), y).backward()
             dp.step(opt)
-            parts = [tokens_of(step, r) for r in range(size)]
+            x, y = joined(tokens_of(step, r) for r in range(size))
             opt_whole.zero_grad()
-            loss_of(whole(torch.cat([p[0] for p in parts])),
-                    torch.cat([p[1] for p in parts])).backward()
+            loss_of(whole(x), y).backward()
             pre.step(opt_whole)
         dp.settle()
         require_equal(strategy, named(model), named(whole), exact=False)
-        state = dp.exchange_state()
-        dp.load_exchange_state(state)
-        dp.close()
+        dp.load_exchange_state(dp.exchange_state())
+
+
+def kfac_of(model, text, ranks, **options):
+    """K-FAC over ranks or alone, and what computes the output there."""
+    if not ranks:
+        return lt.KFAC(model, f"kfac({text})", **options), model
+    _, dp, _ = parallel(f"kfac(spd, {text})", make=lambda _: model, **options)
+    return dp, dp
 
 
 @use
@@ -1069,37 +1038,30 @@ def kfac_with_a_grad_scaler():
     text = "damping=0.01, factors=1, inverses=2"
 
     def run(scaled, ranks):
-        model = build(Mlp).double()
+        model = build_double(Mlp)
         opt = torch.optim.SGD(model.parameters(), 0.1)
         scaler = torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=2) if scaled else None
-        one = (lt.DataParallel(model, strategy=f"ddp+kfac(spd, {text})", scaler=scaler) if ranks
-               else lt.KFAC(model, f"kfac({text})", scaler=scaler))
+        one, forward = kfac_of(model, text, ranks, scaler=scaler)
         scales = []
         for step in range(8):
             overflows = step == 3
             if overflows and not scaled:
                 continue
-            x, y = rows(step) if ranks else rows(step, 0)
-            loss = loss_of((one if ranks else model)(x.double()), y) * (float("inf")
-                                                                        if overflows else 1)
+            x, y = rows(step, None if ranks else 0)
+            loss = loss_of(forward(x.double()), y) * (float("inf") if overflows else 1)
             (scaler.scale(loss) if scaled else loss).backward()
             one.step(opt, scaler=scaler) if scaled else one.step(opt)
             opt.zero_grad()
             scales.append(scaler.get_scale() if scaled else 1)
-        if ranks:
-            one.close()
         assert not scaled or scales[:5] == [64, 128, 128, 64, 64], scales
         return list(model.named_parameters())
 
     for ranks in (False, True):
         require_equal(f"scaled, ranks {ranks}", run(True, ranks), run(False, ranks), exact=False)
-    model = build(Mlp)
-    dp = lt.DataParallel(model, strategy=f"ddp+kfac(spd, {text})")
-    loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
-    refused(lambda: dp.step(sgd(model.parameters()), scaler=torch.amp.GradScaler("cpu")),
-            "give the constructor")
+    _, dp, opt = parallel(f"ddp+kfac(spd, {text})")
+    backward(dp, 0)
+    refused(lambda: dp.step(opt, scaler=torch.amp.GradScaler("cpu")), "give the constructor")
     dp.skip_step()
-    dp.close()
 
 
 @use
@@ -1109,22 +1071,19 @@ def kfac_accumulates():
     text, n = "damping=0.01, factors=2, inverses=4", 4
 
     def run(passes, ranks=True, said=None, in_text=None, syncs=True):
-        model = build(Mlp).double()
+        model = build_double(Mlp)
         opt = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-        strategy = (
-            f"kfac({'spd, ' if ranks else ''}{text}{f', accumulate={in_text}' if in_text else ''})")
-        one = (lt.DataParallel if ranks else lt.KFAC)(model, strategy, accumulate=said)
+        one, forward = kfac_of(model, text + (f", accumulate={in_text}" if in_text else ""), ranks,
+                               accumulate=said)
         with Stderr() as stderr:
             for step in range(8):
-                x, y = rows(step, count=24) if ranks else rows(step, 0, count=24)
+                x, y = rows(step, None if ranks else 0, count=24)
                 for k, (a, b) in enumerate(zip(x.double().chunk(passes), y.chunk(passes))):
                     with (one.no_sync()
                           if ranks and not syncs and k + 1 < passes else contextlib.nullcontext()):
-                        (loss_of((one if ranks else model)(a), b) / passes).backward()
+                        (loss_of(forward(a), b) / passes).backward()
                 one.step(opt)
                 opt.zero_grad()
-        if ranks:
-            one.close()
         return (list(model.named_parameters()),
                 [line for line in stderr.text.splitlines() if "backward passes" in line])
 
@@ -1215,15 +1174,12 @@ def kfac_of_language_models():
                 model = nn.Sequential(nn.Linear(6, 7), nn.Tanh(), nn.Linear(7, classes)).double()
                 counted = []
                 for step in range(4):
-                    parts = [batch(step, r, positions, ignored)
-                             for r in (range(size) if ranks else [0])]
-                    x, y = torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+                    x, y = joined(batch(step, r, positions, ignored)
+                                  for r in (range(size) if ranks else [0]))
                     counted.append((x[y != ignored], y[y != ignored])
                                    if ignored is not None else (x.flatten(0, 1), y.flatten()))
                 want = kfac_by_hand(list(model.parameters()), counted, 0.2, 0.1)
-                one = (
-                    lt.DataParallel(model, f"ddp+kfac(spd, {text})", loss_average="batch_positions")
-                    if ranks else lt.KFAC(model, f"kfac({text})", loss_average="batch_positions"))
+                one, forward = kfac_of(model, text, ranks, loss_average="batch_positions")
                 opt = torch.optim.SGD(model.parameters(), 0.2)
                 for step in range(4):
                     x, y = batch(step, rank if ranks else 0, positions, ignored)
@@ -1232,7 +1188,7 @@ def kfac_of_language_models():
                     index = -100 if ignored is None else ignored
                     if ranks:
                         one.set_batch((y != index).sum())
-                    out = (one if ranks else model)(x)[:, :positions]
+                    out = forward(x)[:, :positions]
                     show(one.kfac if ranks else one, out, y, index)
                     nn.functional.cross_entropy(out.flatten(0, 1), y.flatten(),
                                                 ignore_index=index).backward()
@@ -1241,8 +1197,6 @@ def kfac_of_language_models():
                 for (name, p), q in zip(model.named_parameters(), want):
                     assert (p - q).abs().max() < 1e-12, (how, ignored, ranks, name,
                                                          (p - q).abs().max())
-                if ranks:
-                    one.close()
 
     model = nn.Linear(6, classes)
     pre = lt.KFAC(model, loss_average="batch_positions")
@@ -1266,9 +1220,8 @@ def kfac_of_language_models():
 def kfac_with_labels_drawn_from_the_model():
     """fisher=mc: other factors than the labels' own, the same on every rank, and it trains."""
     losses = []
-    model = build(Mlp)
-    dp = lt.DataParallel(model, strategy="ddp+kfac(spd, fisher=mc, factors=1, inverses=1)")
-    opt = torch.optim.SGD(model.parameters(), 0.1)
+    _, dp, opt = parallel("ddp+kfac(spd, fisher=mc, factors=1, inverses=1)",
+                          opt_of=lambda p: torch.optim.SGD(p, 0.1))
     x, y = rows(0)
     for _ in range(8):
         out = dp(x)
@@ -1279,7 +1232,6 @@ def kfac_with_labels_drawn_from_the_model():
         losses.append(loss.item())
     assert not dp.kfac_step.skipped and losses[-1] < losses[0], losses
     dp.require_same_weights()
-    dp.close()
 
 
 @use
@@ -1307,10 +1259,9 @@ def auto_is_ddp_bit_for_bit_through_new_plans():
     loop(TorchDDP(want), sgd(want.parameters()), 24)
     seen = []
     for bandwidth, latency in (("1000 Gbit/s", "1 ns"), ("16 Mbit/s", "1 s")):
-        model = build_for_sums_of_any_order(wide)
-        dp = lt.DataParallel(model, strategy="auto", measured_steps=3, replan_above=0.0,
-                             cluster=CLUSTER % (dist.get_world_size(), bandwidth, latency))
-        opt = sgd(model.parameters())
+        model, dp, opt = parallel(
+            "auto", wide, build_for_sums_of_any_order, measured_steps=3, replan_above=0.0,
+            most_above_ddp=0.01, cluster=CLUSTER % (dist.get_world_size(), bandwidth, latency))
         for step in range(24):
             take_step(dp, opt, step)
             seen.append(dp.plan()["strategy"])
@@ -1325,7 +1276,6 @@ def auto_is_ddp_bit_for_bit_through_new_plans():
         require_equal("auto", named(model), named(want))
         texts = dp._world.gather_texts(" ".join(seen), "strategies")
         assert len(set(texts)) == 1, texts
-        dp.close()
     assert seen[0] == "ddp" and len(set(seen)) > 1, set(seen)
 
 
@@ -1338,21 +1288,18 @@ def auto_stays_with_its_plan_while_steps_are_as_predicted():
         assert len(json.loads(dp.report().to_json())["steps"]) == 9 * dist.get_world_size()
     else:
         dp.report()
-    dp.close()
 
 
 @use
 def auto_does_not_stay_with_what_a_trial_refutes():
     """Where a message takes a second, one bucket is predicted shorter than ddp's two; on these
     links it saves nothing like that."""
-    model = wide()
-    dp = lt.DataParallel(model, strategy="auto", measured_steps=2, replan_above=float("inf"),
-                         most_above_ddp=-1,
-                         cluster=CLUSTER % (dist.get_world_size(), "16 Mbit/s", "1 s"))
-    loop(dp, sgd(model.parameters()), 18)
+    _, dp, opt = parallel("auto", wide, measured_steps=2, replan_above=float("inf"),
+                          most_above_ddp=-1,
+                          cluster=CLUSTER % (dist.get_world_size(), "16 Mbit/s", "1 s"))
+    loop(dp, opt, 18)
     assert "was tried in turn with ddp" in dp.trial and dp.trial.endswith("ddp runs"), dp.trial
     assert dp.plan()["strategy"] == "ddp" and dp.plan_number == 2 and not dp.plan_is_final
-    dp.close()
 
 
 TRIAL = 1 + 2 * 2 * (1 + 1)  # steps, with measured_steps=1
@@ -1365,9 +1312,9 @@ def strategies_are_tried_against_ddp():
     want = trained_by_ddp(steps=TRIAL + 3, make=build_for_sums_of_any_order)
     for asked, bound, stays in (("dear", -1, "ddp"), ("dear", 1e9, "dear"), ("optimal", -1, "ddp"),
                                 ("mg-wfbp", 1e9, "mg-wfbp")):
-        model = build_for_sums_of_any_order(Mlp)
-        dp = lt.DataParallel(model, strategy=asked, measured_steps=1, most_above_ddp=bound)
-        opt, seen = sgd(model.parameters()), []
+        model, dp, opt = parallel(asked, make=build_for_sums_of_any_order, measured_steps=1,
+                                  most_above_ddp=bound)
+        seen = []
         with Stderr() as said:
             for step in range(TRIAL + 3):
                 seen.append(dp.plan()["strategy"])
@@ -1406,8 +1353,6 @@ def exchange_state_of_a_strategy_that_gave_way():
         assert resumed.exchange_state()["compression"] == state["compression"], strategy
         loop(resumed, opt, 3)
         resumed.require_same_weights()
-        resumed.close()
-    dp.close()
 
 
 @use
@@ -1441,7 +1386,6 @@ def reports_are_shown_documented_and_pickled():
         assert (vars(again) == vars(one) and repr(again) == repr(one)
                 and " object at " not in repr(one))
         assert one._repr_html_().startswith("<")
-    dp.close()
 
 
 @use
@@ -1483,8 +1427,7 @@ def advice_in_the_words_of_the_script():
     assert far.to_dict()["bandwidth_bit_per_s"] == 2e4 and far.best, far.text
     assert any(c["strategy"] == "bulk" for c in far.to_dict()["candidates"])
     assert len(set(dp._world.gather_texts(advice.text + far.text, "advice"))) == 1
-    other = lt.DataParallel(build(Mlp), strategy=advice.best)  # is a strategy
-    other.close()
+    parallel(advice.best)  # is a strategy
     refused(lambda: dp.advise(strategy="nonsense"), "nonsense")
     topk = dp.advise(strategy="ddp+topk(density=0.01)", steps_to_target="topk=1.5",
                      bandwidth="20kbit/s")
@@ -1493,7 +1436,6 @@ def advice_in_the_words_of_the_script():
     assert len(topk.to_text(all=True)) >= len(topk.text) == len(topk.to_text())
     assert not re.search(r"(?<![\w-])--[a-z]", topk.to_text(all=True)), "Python's words"
     refused(lambda: dp.advise(steps_to_target="nonsense"), "steps_to_target=: ")
-    dp.close()
 
 
 @use
@@ -1511,24 +1453,6 @@ def skip_and_refuse():
     take_step(dp, opt, 0)
     dp.settle()
     dp.require_same_weights()
-    dp.close()
-
-
-@use
-def different_models_are_an_error_on_every_rank():
-    refused(lambda: lt.DataParallel(nn.Linear(4, 5 if dist.get_rank() == 1 else 4)), "rank 0 has",
-            "rank 1 has", kind=lt.CommError)
-
-
-@use
-def report_is_a_timeline():
-    _, dp, opt = parallel("ddp")
-    loop(dp, opt, 8)
-    report = dp.report()
-    if dist.get_rank() == 0:
-        timeline = json.loads(report.to_json())
-        assert timeline["steps"] and timeline["events"], list(timeline)
-    dp.close()
 
 
 @use
@@ -1554,7 +1478,7 @@ def models_that_others_exchange_are_refused():
     fully_shard(sharded[0])
     half = build(Mlp)
     half[0].weight = nn.Parameter(sharded[0].weight)
-    dp = lt.DataParallel(build(Mlp))
+    _, dp, _ = parallel("ddp")
     cases = (
         (DDP(build(Mlp)), "the model is a DistributedDataParallel, which exchanges gradients "
                           "itself: wrap its .module"),
@@ -1566,7 +1490,6 @@ def models_that_others_exchange_are_refused():
     )
     for model, says in cases:
         refused(lambda: lt.DataParallel(model), says)
-    dp.close()
 
 
 @use
@@ -1605,10 +1528,9 @@ def wrappers_are_not_copied_but_modules_are():
     for attempt in (copy.deepcopy, pickle.dumps, torch.optim.swa_utils.AveragedModel):
         refused(lambda: attempt(dp), "copy or save dp.module")
     refused(lambda: copy.deepcopy(lt.KFAC(model)), "save state_dict()")
-    other = lt.DataParallel(copied, strategy="dear", most_above_ddp=KEEPS)
-    loop(other, sgd(copied.parameters()), 2)
+    _, other, opt = parallel("dear", make=lambda _: copied)
+    loop(other, opt, 2)
     other.require_same_weights()
-    other.close()
     dp.close()
     refused(lambda: dp(rows(0)[0]), "has been closed")
 
@@ -1617,14 +1539,13 @@ def wrappers_are_not_copied_but_modules_are():
 def name_is_the_users():
     """In messages, and without one it is none of a layer's."""
     for name, called in (("critic", 'DataParallel "critic"'), ("", "DataParallel")):
-        dp = lt.DataParallel(build(Mlp), name=name)
+        _, dp, _ = parallel("ddp", name=name)
         dp.refuse_step("no reason")
         try:
             dp.finish()
             raise AssertionError("no error")
         except lt.InputError as e:
             assert called in str(e) and '"4"' not in str(e), e
-        dp.close()
 
 
 class Odd(Mlp):
@@ -1656,7 +1577,7 @@ def requires_grad_between_steps():
         for layer, on in ((2, True), (0, False), (0, True)):
             loop(dp, opt, 2)
             model[layer].requires_grad_(on)
-            dp = made_anew(dp, wrap)
+            made_anew(dp)
         loop(dp, opt, 2)
         dp.close()
         return model
@@ -1713,7 +1634,7 @@ def loss_that_is_no_number():
             backward(dp, step,
                      factor=float("nan") if step == 1 and dist.get_rank() == 1 else 1)
             dp.step(opt)
-        found = trained(wrap, step_of, steps=3, opt_of=lambda p: torch.optim.SGD(p, 0.05))
+        found = trained(wrap, step_of, steps=3, opt_of=sgd_alone)
         return [(n, torch.nan_to_num(p, 777.0)) for n, p in found]
     same_as_ddp(train)
 
@@ -1740,7 +1661,6 @@ def enqueued_steps_are_recorded():
         dp.report().save(path)
         if device_group is not None:
             refused(dp.advise, "steps are enqueued")
-        dp.close()
         if dist.get_rank() != 0:
             continue
         with open(path, encoding="utf-8") as file:
@@ -1765,9 +1685,8 @@ def compressors_and_kfac_enqueued_together():
     for strategy in ("ddp+topk(density=0.3, dense_below=0)+kfac(d, factors=1)",
                      "dear+kfac(spd, kl=0, factors=1)",
                      "dear+fp16+kfac(spd, kl=0, factors=1)"):
-        model = build(Mlp)
-        dp = lt.DataParallel(model, strategy=strategy, device_group=dist.group.WORLD)
-        opt = torch.optim.SGD(model.parameters(), 0.01)
+        model, dp, opt = parallel(strategy, opt_of=lambda p: torch.optim.SGD(p, 0.01),
+                                  device_group=dist.group.WORLD)
         for step in range(8):
             x, y = rows(step)
             if step in (0, 5) and dist.get_rank() == dist.get_world_size() - 1:
@@ -1777,7 +1696,6 @@ def compressors_and_kfac_enqueued_together():
         dp.settle()
         assert all(p.isfinite().all() for p in model.parameters()), strategy
         dp.require_same_weights()
-        dp.close()
 
 
 @use
@@ -1865,6 +1783,8 @@ def main(names):
         start = time.perf_counter()
         try:
             USES[name]()
+            while OPEN:
+                OPEN.pop().close()
             print(f"rank {dist.get_rank()}: use {name}: ok, {time.perf_counter() - start:.1f} s",
                   flush=True)
         except Exception:

@@ -8,10 +8,10 @@ from torch import nn
 
 import linerate.torch as lt
 from linerate.torch import _core, _optimizers
-from uses import (STRATEGIES, Branches, Mlp, Net, Stderr, backward, build,
+from uses import (OPEN, STRATEGIES, Branches, Mlp, Net, Stderr, backward, build,
                   build_for_sums_of_any_order, images, loss_of, made_anew, named, parallel, refused,
                   require_equal, rows, said_while, same_as_ddp, same_steps_as, same_steps_as_ddp,
-                  sgd, take_step, trained, trained_by_ddp, use, wrapped)
+                  sgd, sgd_alone, take_step, trained, trained_by_ddp, use, wrapped)
 
 
 def mean_of_ranks(grads_of, steps=4):
@@ -167,7 +167,6 @@ def clipping_with_a_scaler():
     refused(lambda: dp.step(opt, scaler=scaler), "before they were exchanged: call finish() first")
     dp.finish()
     scaler.step(opt)
-    dp.close()
 
 
 @use
@@ -224,8 +223,7 @@ def evaluation_mode_with_gradients():
 
 @use
 def steps_that_would_be_wrong_are_refused():
-    model, other = build(Mlp), build(Mlp)
-    dp, second = lt.DataParallel(model), lt.DataParallel(other)
+    (model, dp, _), (other, second, _) = parallel("ddp"), parallel("ddp")
     both = torch.optim.SGD([*model.parameters(), *other.parameters()], 0.1)
     for one in (dp, second):
         backward(one, 0)
@@ -242,16 +240,15 @@ def steps_that_would_be_wrong_are_refused():
         one.close()
     require_equal("joint", named(model), named(other), exact=True)
 
-    dp = lt.DataParallel(model, strategy="ddp+onebit-adam(dense_below=0)")
+    _, dp, opt = parallel("ddp+onebit-adam(dense_below=0)", make=lambda _: model, opt_of=sgd_alone)
     backward(dp, 0)
     refused(lambda: dp.step(torch.optim.AdamW(model.parameters())),
             "onebit-adam(dense_below=0) with AdamW", "sends Adam's first moment")
-    dp.step(torch.optim.SGD(model.parameters(), 0.05))
+    dp.step(opt)
     with dp.no_sync():
         dp.close()
-    pre = lt.DataParallel(model, strategy="ddp + kfac(spd)")  # blanks change nothing
-    assert pre.kfac is not None
-    pre.close()
+    _, dp, _ = parallel("ddp + kfac(spd)", make=lambda _: model)  # blanks change nothing
+    assert dp.kfac is not None
 
 
 class Lion(torch.optim.Optimizer):
@@ -292,20 +289,16 @@ def momentum_beside_a_compressor_that_has_its_own():
     strategy = "ddp+dgc(density=0.1, dense_below=0)"
 
     def said_of(opt_of, late=None):
-        model, dp, _ = parallel(strategy)
-        opt = opt_of(model.parameters())
+        _, dp, opt = parallel(strategy, opt_of=opt_of)
 
         def run():
             for step in range(4):
                 if step == 2 and late is not None:
                     opt.param_groups[-1]["momentum"] = late
                 take_step(dp, opt, step)
-        try:
-            said = said_while(run)
-            dp.require_same_weights()
-            return said
-        finally:
-            dp.close()
+        said = said_while(run)
+        dp.require_same_weights()
+        return said
 
     def plain(parameters, momentum=0.0):
         return optim.SGD(parameters, 0.01, momentum=momentum)
@@ -364,7 +357,7 @@ def two_scalers():
     def train(wrap, at_once):
         model = build(TwoHeads)
         dp = wrap(model)
-        opts = [torch.optim.SGD(half.parameters(), 0.05) for half in (model.a, model.b)]
+        opts = [sgd_alone(half.parameters()) for half in (model.a, model.b)]
         scalers = [torch.amp.GradScaler("cpu", init_scale=s, growth_interval=2)
                    for s in (1024.0, 64.0)]
         for step in range(6):
@@ -394,21 +387,18 @@ def two_scalers():
 @use
 def groups_that_come_between_steps():
     """add_param_group() for layers that thaw."""
-    def train(wrap):
-        model = build(Mlp)
+    def make(of):
+        model = build(of)
         model[4].requires_grad_(False)
-        dp = wrap(model)
-        opt = sgd([*model[0].parameters(), *model[2].parameters()])
-        for step in range(6):
-            if step == 3:
-                model[4].requires_grad_(True)
-                opt.add_param_group({"params": list(model[4].parameters()), "lr": 0.01})
-                dp = made_anew(dp, wrap)
-            take_step(dp, opt, step)
-        dp.settle()
-        dp.close()
         return model
-    same_as_ddp(train)
+
+    def step_of(dp, opt, step):
+        if step == 3:
+            dp.module[4].requires_grad_(True)
+            opt.add_param_group({"params": list(dp.module[4].parameters()), "lr": 0.01})
+            made_anew(dp)
+        take_step(dp, opt, step)
+    same_steps_as_ddp(step_of, make=make)
 
 
 @use
@@ -422,11 +412,10 @@ def sparse_gradients_that_only_a_pass_shows():
             looked = nn.functional.embedding(x[:, 0].abs().long() % 24, self.table, sparse=True)
             return self[4](self[3](self[2](self[1](self[0](looked)))))
 
-    dp = lt.DataParallel(build(Looked))
+    _, dp, _ = parallel("ddp", Looked)
     backward(dp, 0)
     refused(dp.finish, 'the gradient of "table" is sparse', "without the option sparse",
             kind=lt.Error)
-    dp.close()
 
 
 @use
@@ -439,6 +428,7 @@ def the_last_wrapper_needs_no_name():
             warnings.simplefilter("ignore")
             for _ in range(3):
                 model, dp, opt = parallel(strategy)
+                OPEN.clear()
                 for step in range(2):
                     take_step(dp, opt, step)
                 backward(dp, 0)

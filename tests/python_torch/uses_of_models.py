@@ -9,10 +9,10 @@ import torch.distributed as dist
 from torch import nn
 
 import linerate.torch as lt
-from uses import (KEEPS, STRATEGIES, Mlp, Net, TorchDDP, backward, buffers_of, build,
+from uses import (STRATEGIES, Mlp, Net, TorchDDP, backward, buffers_of, build,
                   build_for_sums_of_any_order, images, loop, loss_of, made_anew, named, parallel,
                   refused, require_equal, rows, said_while, same_as_ddp, same_steps_as_ddp, sgd,
-                  take_step, trained, trained_by_ddp, use, wrappers)
+                  sgd_alone, take_step, trained, trained_by_ddp, use, wrapped, wrappers)
 
 
 def _another_head(model):
@@ -63,14 +63,14 @@ def layers_replaced_added_and_removed():
     def train(wrap):
         model = build_for_sums_of_any_order(Scaled)
         dp = wrap(model)
-        loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3)
+        loop(dp, sgd_alone(model.parameters()), 3)
         seen = []
         for number, change in enumerate(changes):
             torch.manual_seed(number)
             change(model)
-            dp = made_anew(dp, wrap)
+            made_anew(dp)
             dp.train()
-            loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3)
+            loop(dp, sgd_alone(model.parameters()), 3)
             seen += [(f"{number}: {n}", t) for n, t in named(model)]
         dp.close()
         return seen
@@ -85,7 +85,7 @@ def layers_that_differ_between_ranks_are_an_error_on_every_rank():
         model, dp, _ = parallel(strategy)
 
         def step(dp=dp, model=model):
-            take_step(dp, torch.optim.SGD(model.parameters(), 0.05), 0)
+            take_step(dp, sgd_alone(model.parameters()), 0)
         step()
         if lt.rank() == 1:
             model[4] = nn.Linear(24, 7)
@@ -101,15 +101,12 @@ def layers_that_differ_between_ranks_are_an_error_on_every_rank():
         dp.require_same_weights()
         model[4] = nn.LazyLinear(5) if lt.rank() == 1 else nn.Linear(24, 5)  # no forward pass comes
         refused(dp.finish, "no shape yet", kind=lt.InputError)
-        dp.close()
 
-    model = build(Mlp)
-    dp = lt.DataParallel(model, "ddp+kfac(spd)")
-    take_step(dp, torch.optim.SGD(model.parameters(), 0.01), 0)
+    model, dp, opt = parallel("ddp+kfac(spd)", opt_of=sgd_alone)
+    take_step(dp, opt, 0)
     model[4] = nn.Linear(24, 5)
     backward(dp, 0)
     refused(dp.finish, 'K-FAC preconditions "4"', "wrap the model again")
-    dp.close()
 
 
 @use
@@ -119,8 +116,7 @@ def what_comes_into_the_model_later_and_is_not_exchanged_is_named():
         pass
 
     for strategy in STRATEGIES:
-        model = build(Mlp)
-        dp = Wider(model, strategy=strategy, most_above_ddp=KEEPS, name="net")
+        model, dp, _ = parallel(strategy, kind=Wider, name="net")
         assert not said_while(lambda: loop(dp, sgd(model.parameters()), 3))
         model.register_buffer("cache", torch.zeros(2), persistent=False)
         model.register_buffer("late", torch.full((2,), float(lt.rank())))
@@ -131,7 +127,6 @@ def what_comes_into_the_model_later_and_is_not_exchanged_is_named():
         model.register_buffer("more", torch.zeros(2), persistent=False)
         said = said_while(lambda: loop(dp, sgd(model.parameters()), 3))
         assert len(said) == 1 and 'buffer "more" came into' in said[0], said
-        dp.close()
 
 
 @use
@@ -195,21 +190,18 @@ def weight_norm_and_spectral_norm():
 @use
 def averaged_models():
     """An EMA, which reads weights while dear's updates wait, and its norms' statistics."""
+    utils = torch.optim.swa_utils
+
     def train(wrap):
-        model = build(Net)
-        dp = wrap(model)
-        ema = torch.optim.swa_utils.AveragedModel(
-            model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.8))
-        swa = torch.optim.swa_utils.AveragedModel(model)
-        opt = sgd(model.parameters())
-        for step in range(6):
-            take_step(dp, opt, step)
-            ema.update_parameters(model)
-            if step % 2:
-                swa.update_parameters(dp.module)
-        torch.optim.swa_utils.update_bn([images(s, 0)[0] for s in range(2)], swa)
-        dp.settle()
-        dp.close()
+        with wrapped(wrap, Net) as (model, dp, opt):
+            ema = utils.AveragedModel(model, multi_avg_fn=utils.get_ema_multi_avg_fn(0.8))
+            swa = utils.AveragedModel(model)
+            for step in range(6):
+                take_step(dp, opt, step)
+                ema.update_parameters(model)
+                if step % 2:
+                    swa.update_parameters(dp.module)
+            utils.update_bn([images(s, 0)[0] for s in range(2)], swa)
         return [*ema.named_parameters(), *((n, b.double()) for n, b in swa.state_dict().items())]
     same_as_ddp(train)
 
@@ -313,19 +305,12 @@ def flattened_and_scattered_weights():
     """vector_to_parameters() puts every weight into one piece of memory."""
     from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-    def train(wrap):
-        model = build(Mlp)
-        dp = wrap(model)
-        opt = torch.optim.SGD(model.parameters(), 0.05)
-        for step in range(4):
-            take_step(dp, opt, step)
-            vector_to_parameters(parameters_to_vector(model.parameters()) * 0.99,
-                                 model.parameters())
-            dp = made_anew(dp, wrap)
-        dp.settle()
-        dp.close()
-        return model
-    same_as_ddp(train)
+    def step_of(dp, opt, step):
+        take_step(dp, opt, step)
+        parameters = list(dp.module.parameters())
+        vector_to_parameters(parameters_to_vector(parameters) * 0.99, parameters)
+        made_anew(dp)
+    same_steps_as_ddp(step_of, steps=4, opt_of=sgd_alone)
 
 
 @use
@@ -334,7 +319,8 @@ def two_wrappers_of_one_model():
     is an error that says so."""
     want = trained_by_ddp()
     for strategy, wrap in wrappers():
-        model, dp, opt = parallel(strategy)
+        model = build(Mlp)
+        dp, opt = wrap(model), sgd(model.parameters())
         for step in range(4):
             if step == 2:
                 dp = wrap(model)
@@ -363,6 +349,8 @@ def a_problem_of_one_rank_is_every_ranks():
     """Models and options that differ, found in Python: none waits for the other."""
     sparse = nn.Sequential(nn.Embedding(9, 4, sparse=lt.rank() == 1))
     refused(lambda: lt.DataParallel(sparse), 'rank 1: layer "0" makes sparse gradients')
+    refused(lambda: lt.DataParallel(nn.Linear(4, 5 if lt.rank() == 1 else 4)), "rank 0 has",
+            "rank 1 has", kind=lt.CommError)
     refused(lambda: lt.DataParallel(build(Mlp), record=lt.rank()), "DataParallel: options",
             "record=", kind=lt.Error)
     refused(lambda: lt.DataParallel(build(Mlp), "ddp+kfac(spd)", skip=["0"][:lt.rank()]),

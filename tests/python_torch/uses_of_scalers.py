@@ -9,8 +9,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import linerate.torch as lt
-from uses import (Mlp, TorchDDP, backward, build, loss_of, named, refused, require_equal,
-                  rows, said_while, trained, use, wrappers)
+from uses import (Mlp, TorchDDP, backward, build, loss_of, named, parallel, refused, require_equal,
+                  rows, said_while, sgd_alone, trained, use, wrappers)
 
 SCALES = (64.0, 64.0, 4096.0, 0.125, 1.0, 65536.0, 2.0, 2.0)
 OVERFLOWS = (0, 3)  # steps in which a rank's gradients are not finite
@@ -71,7 +71,7 @@ def train(strategy, way, scaled, steps=8, micros=1, make=Ordinary, wrap=lt.DataP
     scaler = torch.amp.GradScaler("cpu", init_scale=scales[0], growth_interval=10**6,
                                   enabled=scaled)
     dp = wrap(model, strategy=strategy, **({"scaler": scaler} if way == "given" else {}))
-    opt = torch.optim.SGD(model.parameters(), 0.05)
+    opt = sgd_alone(model.parameters())
     for step in range(steps):
         spoilt = step in OVERFLOWS and dist.get_rank() == dist.get_world_size() - 1
         if step in OVERFLOWS and not scaled:
@@ -145,11 +145,10 @@ def owed_flows_out_under_a_scaler():
     """After a scaler's last step plain backward passes: what is owed comes in the scale that the
     scaler has."""
     for scaled in (False, True):
-        w = nn.Parameter(torch.zeros(32, 32))
-        dp = lt.DataParallel(nn.ParameterList([w]),
-                             strategy="ddp+topk(density=0.05, dense_below=0)")
-        opt, scaler = torch.optim.SGD([w], 1.0), torch.amp.GradScaler(
-            "cpu", init_scale=64.0, growth_interval=2, enabled=scaled)
+        (w,), dp, opt = parallel("ddp+topk(density=0.05, dense_below=0)",
+                                 make=lambda _: nn.ParameterList([torch.zeros(32, 32)]),
+                                 opt_of=lambda p: torch.optim.SGD(p, 1.0))
+        scaler = torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=2, enabled=scaled)
         given = torch.zeros(32, 32)
         for step in range(8):
             g = torch.randn(32, 32, generator=torch.Generator().manual_seed(step))
@@ -167,7 +166,6 @@ def owed_flows_out_under_a_scaler():
             w.grad = None
         off = (w.detach() + given).abs().max()
         assert off < 1e-5 * given.abs().max(), off
-        dp.close()
 
 
 @use
@@ -175,10 +173,9 @@ def two_models_under_two_scalers():
     """As a GAN is trained: the generator's pass leaves gradients in the discriminator, in the other
     scale."""
     def run(scaled, to_none=True):
-        gen, disc = build(lambda: nn.Linear(10, 10)), build(lambda: nn.Linear(10, 1))
-        dps = [lt.DataParallel(m, strategy="ddp+topk(density=0.2, dense_below=0)", name=n)
-               for m, n in ((gen, "gen"), (disc, "disc"))]
-        opts = [torch.optim.SGD(m.parameters(), 0.05) for m in (gen, disc)]
+        models, dps, opts = zip(*(
+            parallel("ddp+topk(density=0.2, dense_below=0)", lambda: nn.Linear(10, out),
+                     opt_of=sgd_alone, name=name) for name, out in (("gen", 10), ("disc", 1))))
         scalers = [torch.amp.GradScaler("cpu", init_scale=s, growth_interval=g, enabled=scaled)
                    for s, g in ((256.0, 2), (16.0, 3))]
         for step in range(8):
@@ -190,9 +187,7 @@ def two_models_under_two_scalers():
             opts[0].zero_grad(set_to_none=to_none)
             scalers[0].scale(-dps[1](dps[0](x)).mean()).backward()
             dps[0].step(opts[0], scaler=scalers[0])
-        for dp in dps:
-            dp.close()
-        return [*gen.named_parameters(), *disc.named_parameters()]
+        return [p for model in models for p in model.named_parameters()]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         require_equal("two scalers", run(True), run(False))
@@ -200,14 +195,11 @@ def two_models_under_two_scalers():
 
 
 def steps_of(step_of, make=Ordinary, scaler=None):
-    model = build(make)
-    dp = lt.DataParallel(model, strategy="ddp+topk(density=0.1, dense_below=0)")
-    opt = torch.optim.SGD(model.parameters(), 0.05)
+    model, dp, opt = parallel("ddp+topk(density=0.1, dense_below=0)", make, opt_of=sgd_alone)
     for step in range(6):
         step_of(dp, opt, step, scaler)
         if scaler is not None:
             scaler.update(SCALES[step])
-    dp.close()
     return list(model.named_parameters())
 
 
@@ -287,9 +279,8 @@ def compiled_models_under_a_scaler():
 
 @use
 def two_scales_in_one_step_are_refused():
-    model = build(Mlp)
-    dp = lt.DataParallel(model, strategy="ddp+topk(density=0.1, dense_below=0)")
-    opt, scaler = torch.optim.SGD(model.parameters(), 0.05), new()
+    _, dp, opt = parallel("ddp+topk(density=0.1, dense_below=0)", opt_of=sgd_alone)
+    scaler = new()
     for changes in (False, True, False):
         with dp.no_sync():
             backward(dp, 0, scaler, 0.5)
@@ -307,7 +298,6 @@ def two_scales_in_one_step_are_refused():
     backward(dp, 0, scaler)
     refused(lambda: dp.step(opt, scaler=scaler),
             "expected the same loss scale on every rank, found 32 on rank 0 and 64 on rank 1")
-    dp.close()
 
 
 @use
@@ -315,7 +305,7 @@ def ddp_hook_under_a_scaler():
     def run(scaled):
         ddp = TorchDDP(build(Mlp))
         ddp.dp.register_comm_hook(*lt.ddp_hook("topk(density=0.1, dense_below=0)"))
-        opt, scaler = (torch.optim.SGD(ddp.module.parameters(), 0.05),
+        opt, scaler = (sgd_alone(ddp.module.parameters()),
                        torch.amp.GradScaler("cpu", init_scale=64.0, enabled=scaled))
         for step in range(8):
             backward(ddp, step, scaler)

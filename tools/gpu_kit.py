@@ -31,6 +31,9 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench/peers"))
+from contenders import DDP, ON_GPUS, SHAPED  # noqa: E402
+
 LARGEST_MB = 40
 MINUTES = 8.5
 # every machine with torch has them
@@ -318,21 +321,14 @@ class Setting:
                         "--linerate", self.linerate, "--out", self.out / "peers", "--add", *more)
 
 
-def gpus():
-    sys.path.insert(0, str(ROOT / "bench/peers"))
-    import contenders
-    return contenders
-
-
 def bounded():
     """Contenders with a bound and those that it is of, with periods of many steps and without:
     (others, K-FAC's)."""
-    all_of = gpus().ON_GPUS
-    chosen = {name for name, c in all_of.items() if any(a.at_most for a in c.against)}
-    chosen |= {a.of for name in chosen for a in all_of[name].against if a.at_most}
-    plain = [name for name in all_of if name in chosen and all_of[name].period == 1]
+    chosen = {name for name, c in ON_GPUS.items() if any(a.at_most for a in c.against)}
+    chosen |= {a.of for name in chosen for a in ON_GPUS[name].against if a.at_most}
+    plain = [name for name in ON_GPUS if name in chosen and ON_GPUS[name].period == 1]
     return (plain,
-            [gpus().DDP, *(name for name in all_of if name in chosen and all_of[name].period > 1)])
+            [DDP, *(name for name in ON_GPUS if name in chosen and ON_GPUS[name].period > 1)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -352,8 +348,8 @@ def peers_at(rate, rounds, steps):
 
 def traced(s, limit):
     names = [name for name in bounded()[0] + bounded()[1][-1:] if name.startswith("linerate ")]
-    return s.peers(limit, "--parts", "measure", "--rates", gpus().SHAPED, "--rounds", 1, "--steps",
-                   2, "--loss-steps", 10, "--only", gpus().DDP, *names, "--trace", gpus().DDP,
+    return s.peers(limit, "--parts", "measure", "--rates", SHAPED, "--rounds", 1, "--steps",
+                   2, "--loss-steps", 10, "--only", DDP, *names, "--trace", DDP,
                    *names)
 
 
@@ -361,14 +357,14 @@ def traced(s, limit):
 # short.
 STAGES = [
     Stage("check", 30, "what there is: driver, versions, MPS, namespaces",
-          lambda s, limit: s.lab("check", limit, "--rate", gpus().SHAPED)),
+          lambda s, limit: s.lab("check", limit, "--rate", SHAPED)),
     Stage("smoke", 90, "every strategy next to DDP and to itself on the CPU; host waits by name",
           lambda s, limit: s.program("gpu_smoke.py", limit, s.device)),
     Stage("unshaped", 100, "peers whose bounds are stated, on links that carry what they can; "
                            "DDP's recording and a rank alone", peers_at("unshaped", 4, 8)),
     Stage("shaped", 100, "the same at 10 Gbit/s", peers_at("10Gbit/s", 3, 6)),
     Stage("kfac", 90, "K-FAC next to KAISA at 10 Gbit/s",
-          lambda s, limit: s.peers(limit, "--parts", "measure", "--rates", gpus().SHAPED,
+          lambda s, limit: s.peers(limit, "--parts", "measure", "--rates", SHAPED,
                                    "--rounds", 2, "--steps", 6, "--only", *bounded()[1])),
     Stage("recordings", 75, "traces of linerate's steps at 10 Gbit/s, and what they say", traced),
     Stage("calibration", 45, "codecs, factors, inverses on the device",

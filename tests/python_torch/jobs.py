@@ -32,3 +32,8 @@ def torchrun(ranks, program, *arguments, timeout=480, **environment):
 def passed(output, name):
     """Ranks on which a use is right."""
     return len(re.findall(rf"rank \d+: use {name}: ok", output))
+
+
+def names_of_uses():
+    return [name for file in sorted(HERE.glob("uses*.py"))
+            for name in re.findall(r"^@use(?:_of_steps\(.*\))?\ndef (\w+)", file.read_text(), re.M)]

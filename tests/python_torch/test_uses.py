@@ -1,12 +1,8 @@
 """uses.py on 2 and 3 ranks: a job for each, a test for each use."""
 import functools
-import re
 
 import pytest
-from jobs import HERE, passed, torchrun
-
-NAMES = [n for f in sorted(HERE.glob("uses*.py"))
-         for n in re.findall(r"^@use\ndef (\w+)", f.read_text(), re.MULTILINE)]
+from jobs import HERE, names_of_uses, passed, torchrun
 
 
 @functools.cache
@@ -14,7 +10,7 @@ def job(ranks):
     return torchrun(ranks, HERE / "uses.py")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names_of_uses())
 @pytest.mark.parametrize("ranks", (2, 3))
 def test_use(ranks, name):
     _, output = job(ranks)

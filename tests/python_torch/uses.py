@@ -239,6 +239,13 @@ def same_steps_as_ddp(step_of=take_step, strategies=STRATEGIES, ddp=None, exact=
     same_as_ddp(lambda wrap: trained(wrap, step_of, **how), strategies, ddp, exact)
 
 
+def use_of_steps(**how):
+    """A use of the function of a step."""
+    def made(step_of):
+        USES[step_of.__name__] = lambda: same_steps_as_ddp(step_of, **how)
+    return made
+
+
 def made_anew(dp):
     """After a change of the model: DDP has to be made anew; linerate notices."""
     if isinstance(dp, TorchDDP):
@@ -459,16 +466,14 @@ def retyped_and_loaded():
         same_steps_as_ddp(step_of, opt_of=sgd_alone)
 
 
-@use
-def weight_surgery_in_place():
-    def step_of(dp, opt, step):
-        take_step(dp, opt, step)
-        model = dp.module
-        with torch.no_grad():
-            model[0].weight.clamp_(-0.2, 0.2)
-            model[2].weight.data.mul_(0.9)
-            model[4].bias[0] = 0.5
-    same_steps_as_ddp(step_of)
+@use_of_steps()
+def weight_surgery_in_place(dp, opt, step):
+    take_step(dp, opt, step)
+    model = dp.module
+    with torch.no_grad():
+        model[0].weight.clamp_(-0.2, 0.2)
+        model[2].weight.data.mul_(0.9)
+        model[4].bias[0] = 0.5
 
 
 def _compiled(before):
@@ -544,27 +549,23 @@ def graphs_read_weights_unseen():
         same_steps_as_ddp(step_of, make=make)
 
 
-@use
-def evaluation_between_steps():
-    def step_of(dp, opt, step):
-        take_step(dp, opt, step)
-        dp.eval()
-        with torch.no_grad() if step % 2 else torch.inference_mode():
-            seen = dp(images(step)[0]).clone()
-        dp.train()
-        return [(f"step {step}", seen)]
-    same_steps_as_ddp(step_of, of=Net)
+@use_of_steps(of=Net)
+def evaluation_between_steps(dp, opt, step):
+    take_step(dp, opt, step)
+    dp.eval()
+    with torch.no_grad() if step % 2 else torch.inference_mode():
+        seen = dp(images(step)[0]).clone()
+    dp.train()
+    return [(f"step {step}", seen)]
 
 
-@use
-def weights_read_through_numpy_and_state_dict():
-    def step_of(dp, opt, step):
-        take_step(dp, opt, step)
-        model = dp.module
-        return [(f"numpy {step}", torch.from_numpy(model[2].weight.detach().numpy().copy())),
-                (f"norm {step}", model[4].weight.norm().detach()),
-                *((n, v.clone()) for n, v in dp.state_dict().items())]
-    same_steps_as_ddp(step_of, steps=4)
+@use_of_steps(steps=4)
+def weights_read_through_numpy_and_state_dict(dp, opt, step):
+    take_step(dp, opt, step)
+    model = dp.module
+    return [(f"numpy {step}", torch.from_numpy(model[2].weight.detach().numpy().copy())),
+            (f"norm {step}", model[4].weight.norm().detach()),
+            *((n, v.clone()) for n, v in dp.state_dict().items())]
 
 
 @use
@@ -580,15 +581,13 @@ def activation_checkpointing():
         same_steps_as_ddp(of=Checkpointed)
 
 
-@use
-def bf16_autocast():
-    def step_of(dp, opt, step):
-        x, y = images(step)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = loss_of(dp(x), y)
-        loss.backward()
-        dp.step(opt)
-    same_steps_as_ddp(step_of, of=Net)
+@use_of_steps(of=Net)
+def bf16_autocast(dp, opt, step):
+    x, y = images(step)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = loss_of(dp(x), y)
+    loss.backward()
+    dp.step(opt)
 
 
 @use
@@ -604,38 +603,31 @@ def grad_scaler_hears_of_a_compressors_skip():
     dp.require_same_weights()
 
 
-@use
-def channels_last():
-    def step_of(dp, opt, step):
-        x, y = images(step)
-        loss_of(dp(x.to(memory_format=torch.channels_last)), y).backward()
-        dp.step(opt)
-    same_steps_as_ddp(step_of, of=Net,
-                      make=lambda of: build(of).to(memory_format=torch.channels_last))
+@use_of_steps(of=Net, make=lambda of: build(of).to(memory_format=torch.channels_last))
+def channels_last(dp, opt, step):
+    x, y = images(step)
+    loss_of(dp(x.to(memory_format=torch.channels_last)), y).backward()
+    dp.step(opt)
 
 
-@use
-def accumulation():
-    def step_of(dp, opt, step):
-        with dp.no_sync():
-            for micro in (0, 1):
-                backward(dp, 10 * step + micro)
-        take_step(dp, opt, 10 * step + 2)
-    same_steps_as_ddp(step_of, steps=5)
+@use_of_steps(steps=5)
+def accumulation(dp, opt, step):
+    with dp.no_sync():
+        for micro in (0, 1):
+            backward(dp, 10 * step + micro)
+    take_step(dp, opt, 10 * step + 2)
 
 
-@use
-def clipping():
-    def step_of(dp, opt, step):
-        backward(dp, step)
-        dp.finish()
-        if step % 2:
-            nn.utils.clip_grad_norm_(dp.module.parameters(), 0.1)
-        else:
-            nn.utils.clip_grad_value_(dp.module.parameters(), 0.01)
-        opt.step()
-        opt.zero_grad()
-    same_steps_as_ddp(step_of)
+@use_of_steps()
+def clipping(dp, opt, step):
+    backward(dp, step)
+    dp.finish()
+    if step % 2:
+        nn.utils.clip_grad_norm_(dp.module.parameters(), 0.1)
+    else:
+        nn.utils.clip_grad_value_(dp.module.parameters(), 0.01)
+    opt.step()
+    opt.zero_grad()
 
 
 class Branches(nn.Module):

@@ -11,7 +11,7 @@ from linerate.torch import _core, _optimizers
 from uses import (OPEN, STRATEGIES, Branches, Mlp, Net, Stderr, backward, build,
                   build_for_sums_of_any_order, images, loss_of, made_anew, named, parallel, refused,
                   require_equal, rows, said_while, same_as_ddp, same_steps_as, same_steps_as_ddp,
-                  sgd, sgd_alone, take_step, trained, trained_by_ddp, use, wrapped)
+                  sgd, sgd_alone, take_step, trained, trained_by_ddp, use, use_of_steps, wrapped)
 
 
 def mean_of_ranks(grads_of, steps=4):
@@ -82,17 +82,15 @@ def gradients_replaced_and_removed():
         same_steps_as(mean_of_ranks(grads_of), step_of, steps=4, exact=False)
 
 
-@use
-def gradient_penalty():
+@use_of_steps(steps=4)
+def gradient_penalty(dp, opt, step):
     """The second derivative of the output by the input, in the loss."""
-    def step_of(dp, opt, step):
-        x, y = rows(step)
-        x.requires_grad_()
-        out = dp(x)
-        slope, = torch.autograd.grad(out.sum(), x, create_graph=True)
-        (loss_of(out, y) + (slope.norm(dim=1) - 1).square().mean()).backward()
-        dp.step(opt)
-    same_steps_as_ddp(step_of, steps=4)
+    x, y = rows(step)
+    x.requires_grad_()
+    out = dp(x)
+    slope, = torch.autograd.grad(out.sum(), x, create_graph=True)
+    (loss_of(out, y) + (slope.norm(dim=1) - 1).square().mean()).backward()
+    dp.step(opt)
 
 
 @use
@@ -112,14 +110,12 @@ def graph_that_is_kept():
     same_steps_as(mean_of_ranks(twice), step_of, steps=4, exact=False)
 
 
-@use
-def gradients_cleared_to_zeros():
-    def step_of(dp, opt, step):
-        opt.zero_grad(set_to_none=False)
-        backward(dp, step)
-        dp.finish()
-        opt.step()
-    same_steps_as_ddp(step_of, of=Branches, steps=5, ddp={"find_unused_parameters": True})
+@use_of_steps(of=Branches, steps=5, ddp={"find_unused_parameters": True})
+def gradients_cleared_to_zeros(dp, opt, step):
+    opt.zero_grad(set_to_none=False)
+    backward(dp, step)
+    dp.finish()
+    opt.step()
 
 
 @use

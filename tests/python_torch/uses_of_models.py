@@ -12,7 +12,8 @@ import linerate.torch as lt
 from uses import (STRATEGIES, Mlp, Net, TorchDDP, backward, buffers_of, build,
                   build_for_sums_of_any_order, images, loop, loss_of, made_anew, named, parallel,
                   refused, require_equal, rows, said_while, same_as_ddp, same_steps_as_ddp, sgd,
-                  sgd_alone, take_step, trained, trained_by_ddp, use, wrapped, wrappers)
+                  sgd_alone, take_step, trained, trained_by_ddp, use, use_of_steps, wrapped,
+                  wrappers)
 
 
 def _another_head(model):
@@ -256,33 +257,28 @@ def deep_modules_and_dropout():
     same_steps_as_ddp(of=Deep, opt_of=opt_of)
 
 
-@use
-def functional_calls():
+@use_of_steps()
+def functional_calls(dp, opt, step):
     from torch.func import functional_call
-
-    def step_of(dp, opt, step):
-        take_step(dp, opt, step)
-        # Weights that wait for their update are read in a transform, and as values that are handed
-        # over.
-        model, (x, _) = dp.module, rows(step)
-        weights = dict(model.named_parameters())
-        if step % 2:
-            return torch.func.grad(lambda w: functional_call(model, w, (x,)).sum())(weights).items()
-        return [(f"step {step}", functional_call(model, weights, (x,)).detach())]
-    same_steps_as_ddp(step_of)
+    take_step(dp, opt, step)
+    # Weights that wait for their update are read in a transform, and as values that are handed
+    # over.
+    model, (x, _) = dp.module, rows(step)
+    weights = dict(model.named_parameters())
+    if step % 2:
+        return torch.func.grad(lambda w: functional_call(model, w, (x,)).sum())(weights).items()
+    return [(f"step {step}", functional_call(model, weights, (x,)).detach())]
 
 
-@use
-def whole_models_are_saved_while_updates_wait():
+@use_of_steps(steps=4)
+def whole_models_are_saved_while_updates_wait(dp, opt, step):
     """torch.save reads memory past PyTorch's operators."""
-    def step_of(dp, opt, step):
-        take_step(dp, opt, step)
-        file = io.BytesIO()
-        torch.save(dp.module if step % 2 else list(dp.module.parameters()), file)
-        file.seek(0)
-        loaded = torch.load(file, weights_only=False)
-        return [(f"step {step}", p) for p in (loaded.parameters() if step % 2 else loaded)]
-    same_steps_as_ddp(step_of, steps=4)
+    take_step(dp, opt, step)
+    file = io.BytesIO()
+    torch.save(dp.module if step % 2 else list(dp.module.parameters()), file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    return [(f"step {step}", p) for p in (loaded.parameters() if step % 2 else loaded)]
 
 
 @use
@@ -300,17 +296,14 @@ def compiled_in_place():
         same_as_ddp(train, strategies=("ddp", "dear"))
 
 
-@use
-def flattened_and_scattered_weights():
+@use_of_steps(steps=4, opt_of=sgd_alone)
+def flattened_and_scattered_weights(dp, opt, step):
     """vector_to_parameters() puts every weight into one piece of memory."""
     from torch.nn.utils import parameters_to_vector, vector_to_parameters
-
-    def step_of(dp, opt, step):
-        take_step(dp, opt, step)
-        parameters = list(dp.module.parameters())
-        vector_to_parameters(parameters_to_vector(parameters) * 0.99, parameters)
-        made_anew(dp)
-    same_steps_as_ddp(step_of, steps=4, opt_of=sgd_alone)
+    take_step(dp, opt, step)
+    parameters = list(dp.module.parameters())
+    vector_to_parameters(parameters_to_vector(parameters) * 0.99, parameters)
+    made_anew(dp)
 
 
 @use
@@ -330,18 +323,16 @@ def two_wrappers_of_one_model():
         dp.close()
 
 
-@use
-def hooks_that_come_and_go():
-    def step_of(dp, opt, step):
-        model, (x, y) = dp.module, rows(step)
-        hooks = [p.register_post_accumulate_grad_hook(lambda p: None) for p in model.parameters()]
-        hooks += [p.register_hook(lambda g: 2 * g) for p in model.parameters()]
-        hooks += [model.register_full_backward_hook(lambda *_: None)]
-        loss_of(dp(x.requires_grad_()), y).backward()
-        for hook in hooks:
-            hook.remove()
-        dp.step(opt)
-    same_steps_as_ddp(step_of, steps=4)
+@use_of_steps(steps=4)
+def hooks_that_come_and_go(dp, opt, step):
+    model, (x, y) = dp.module, rows(step)
+    hooks = [p.register_post_accumulate_grad_hook(lambda p: None) for p in model.parameters()]
+    hooks += [p.register_hook(lambda g: 2 * g) for p in model.parameters()]
+    hooks += [model.register_full_backward_hook(lambda *_: None)]
+    loss_of(dp(x.requires_grad_()), y).backward()
+    for hook in hooks:
+        hook.remove()
+    dp.step(opt)
 
 
 @use

@@ -28,6 +28,9 @@ except ImportError:
 # Set in the constructor, so that the class does not show them.
 HEADINGS = ("Constructor", "Methods and attributes", "Hooks", "Around it")
 TESTS = ROOT / "tests/python_torch"
+sys.path.append(str(TESTS))
+from jobs import names_of_uses  # noqa: E402
+
 TABLE_OF_USES = TESTS / "README.md"
 ATTRIBUTES = {"module", "require_backward_grad_sync"}
 
@@ -71,8 +74,7 @@ class Page(unittest.TestCase):
                         self.assertTrue(shown or "LibTorch's" in here, f"{what}: nothing shows it")
 
     def test_names_uses_that_exist_in_python(self):
-        uses = {n for f in TESTS.glob("uses*.py") for n in re.findall(
-            r"^@use\ndef (\w+)", f.read_text(), re.M)} | {t.name for t in TESTS.glob("test_*.py")}
+        uses = {*names_of_uses(), *(t.name for t in TESTS.glob("test_*.py"))}
         for page, headings, column in ((PAGES[1], HEADINGS, 2), (TABLE_OF_USES, ["Uses"], 1)):
             named = {n for h in headings for row in rows_of(page, h)
                      for n in re.findall(r"`([\w.]+)`", row[column])}
@@ -80,11 +82,9 @@ class Page(unittest.TestCase):
             self.assertEqual(named - uses, set())
 
     def test_pythons_table_of_uses_has_all_of_them(self):
-        uses = {n for f in TESTS.glob("uses*.py")
-                for n in re.findall(r"^@use\ndef (\w+)", f.read_text(), re.M)}
-        rows = rows_of(TABLE_OF_USES, "Uses")
-        self.assertEqual(uses - {n for row in rows for n in re.findall(r"`([\w.]+)`", row[1])},
-                         set())
+        named = {n for row in rows_of(TABLE_OF_USES, "Uses")
+                 for n in re.findall(r"`([\w.]+)`", row[1])}
+        self.assertEqual(set(names_of_uses()) - named, set())
 
 
 unittest.main(argv=sys.argv[:1])

@@ -6,6 +6,7 @@ these files; and comments of sources cite only pages that lie in the tree.
 
 Usage: check_docs.py [path of the built linerate]. Exit status: the number of problems, at most 99.
 """
+import functools
 import re
 import subprocess
 import sys
@@ -14,6 +15,10 @@ from pathlib import Path
 root = Path(__file__).resolve().parent.parent
 problems = []
 PATH = re.compile(r"`((?:src|tests|bench|docs|tools|examples|cmake)/[A-Za-z0-9_./-]+)`")
+
+
+def wrong(page, what):
+    problems.append(f"{page.relative_to(root)}: {what}")
 
 
 def anchors_of(page):
@@ -30,26 +35,27 @@ def check_paths(page, text):
             continue
         linked = page.parent / target if target else page
         if not linked.exists():
-            problems.append(f"{page.relative_to(root)}: link to {target}, which does not exist")
+            wrong(page, f"link to {target}, which does not exist")
         elif anchor and anchor not in anchors_of(linked):
-            problems.append(f"{page.relative_to(root)}: link to {target}#{anchor}, a heading that "
-                            "does not exist")
+            wrong(page, f"link to {target}#{anchor}, a heading that does not exist")
     for target in PATH.findall(text):
         if (not (root / target.rstrip("/")).exists()
             and not list(root.glob(target.rstrip("/") + ".*"))):
-            problems.append(f"{page.relative_to(root)}: names {target}, which does not exist")
+            wrong(page, f"names {target}, which does not exist")
 
 
-def check_tests(page, text, tests=set()):
-    """A `Suite.Name` of GoogleTest is one of tests/."""
-    if not tests:
-        for source in root.glob("tests/**/*.cpp"):
-            tests |= {f"{s}.{n}" for s, n in re.findall(r"^TEST(?:_[FP])?\((\w+),\s*(\w+)\)",
-                                                        source.read_text(), re.M)}
+@functools.cache
+def tests():
+    """As `Suite.Name`, those of GoogleTest."""
+    return {f"{suite}.{name}" for source in root.glob("tests/**/*.cpp")
+            for suite, name in re.findall(r"^TEST(?:_[FP])?\((\w+),\s*(\w+)\)", source.read_text(),
+                                          re.M)}
+
+
+def check_tests(page, text):
     for name in re.findall(r"`([A-Z][A-Za-z0-9]+\.[A-Z][A-Za-z0-9]+)`", text):
-        if name not in tests:
-            problems.append(
-                f"{page.relative_to(root)}: names the test {name}, which does not exist")
+        if name not in tests():
+            wrong(page, f"names the test {name}, which does not exist")
 
 
 def check_quotations(page, text):
@@ -62,8 +68,7 @@ def check_quotations(page, text):
             line[1:] + "\n" for line in block.splitlines() if not line.startswith("-"))
         if (files and paragraph.endswith(":")
             and not any(quoted.strip() in f.read_text() for f in files if f.exists())):
-            problems.append(f"{page.relative_to(root)}: quotes {files[0].relative_to(root)}, which "
-                            "reads otherwise now")
+            wrong(page, f"quotes {files[0].relative_to(root)}, which reads otherwise now")
 
 
 def check_citations(source):
@@ -84,20 +89,16 @@ def check_builds(page, text):
         installs = re.search(r"pip install (?:.* )?(?:\.|\./python/torch)(?=[\s`]|$)", line)
         if ((installs or re.search(r"(?:^|`)make (?:demo|test|build|core-only)\b", line))
             and "minutes" not in line):
-            problems.append(f"{page.relative_to(root)}: expected how many minutes this builds for, "
-                            f"found: {line}")
+            wrong(page, f"expected how many minutes this builds for, found: {line}")
         if installs and " -v " not in installs[0]:
-            problems.append(f"{page.relative_to(root)}: pip is silent for minutes; expected pip "
-                            f"install -v, found: {line}")
+            wrong(page, f"pip is silent for minutes; expected pip install -v, found: {line}")
 
 
-def help_of(command, cache={}):
+@functools.cache
+def help_of(*command):
     """What --help prints; None for a verb of linerate-torch if that program was not built."""
-    key = tuple(command)
-    if key not in cache:
-        run = subprocess.run([*command, "--help"], capture_output=True, text=True)
-        cache[key] = None if "build with LibTorch" in run.stderr else run.stdout
-    return cache[key]
+    run = subprocess.run([*command, "--help"], capture_output=True, text=True)
+    return None if "build with LibTorch" in run.stderr else run.stdout
 
 
 def check_commands(page, text, linerate):
@@ -106,26 +107,21 @@ def check_commands(page, text, linerate):
         for line in re.sub(r"\\\n", " ", block).splitlines():
             call = re.match(r"\$?\s*(?:tools/mpirun.*?\s|[^ ]*/)?(?:build/release/)?linerate "
                             r"([a-z-]+)(.*)", line.strip())
-            if not call:
-                continue
-            help_text = help_of([linerate, call[1]])
-            if help_text is None:
+            if not call or (help_text := help_of(linerate, call[1])) is None:
                 continue
             sub_verb = re.match(r"\s+([a-z][a-z-]*)(?:\s|$)", call[2])
             if sub_verb and re.search(rf"^  {sub_verb[1]}\b",
                                       help_text.partition("Subcommands:")[2], re.M):
-                help_text += help_of([linerate, call[1], sub_verb[1]])
+                help_text += help_of(linerate, call[1], sub_verb[1])
             if not help_text:
-                problems.append(f"{page.relative_to(root)}: linerate has no verb {call[1]}")
+                wrong(page, f"linerate has no verb {call[1]}")
             for option in re.findall(r"\s(--[a-z][a-z-]*)", call[2].split("|")[0]):
                 if option not in help_text and option != "--help":
-                    problems.append(
-                        f"{page.relative_to(root)}: linerate {call[1]} has no option {option}")
+                    wrong(page, f"linerate {call[1]} has no option {option}")
 
 
-pages = [p for p in [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("src/**/*.md"),
-                     *root.glob("tests/**/*.md"), *root.glob("bench/**/*.md"),
-                     *root.glob("examples/**/*.md")]]
+pages = [p for folder in ("", "docs/**/", "src/**/", "tests/**/", "bench/**/", "examples/**/")
+         for p in root.glob(f"{folder}*.md")]
 for page in pages:
     content = page.read_text()
     check_paths(page, content)

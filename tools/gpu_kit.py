@@ -15,7 +15,6 @@ others. What stages print is in OUT/STAGE.txt, what peers, kfac, recordings and 
 OUT/peers (docs/gpu-lab.md). After each stage ARCHIVE/results.tgz and ARCHIVE/traces.tgz have what
 there is. Without a kit it runs what the checkout has built. Exit status 1 if a stage failed.
 """
-import argparse
 import dataclasses
 import json
 import os

@@ -6,7 +6,6 @@ model.
 """
 import gc
 import os
-import sys
 
 import torch
 import torch.distributed as dist

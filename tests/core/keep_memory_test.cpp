@@ -1,81 +1,76 @@
 #include "linerate/core/keep_memory.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <string>
 
 namespace linerate {
 namespace {
 
-/// The kernel's flags of the mapping that begins at this address; empty where there is none.
-std::string flags_of_mapping(const void* begin) {
-  std::ifstream maps("/proc/self/smaps");
-  const std::string address = fmt::format("{:x}-", reinterpret_cast<std::uintptr_t>(begin));
-  bool inside = false;
-  for (std::string line; std::getline(maps, line);) {
-    inside = inside || line.starts_with(address);
-    if (inside && line.starts_with("VmFlags:")) return line;
-  }
-  return "";
-}
+constexpr std::size_t kLarge = 2 << 20;
 
-/// Kilobytes of the mapping at this address that stand in large pages. It may have merged with one
-/// before it.
-long large_kilobytes_of_mapping(const void* at) {
+/// Memory that the kernel gives, and its first large page.
+struct Mapping {
+  explicit Mapping(std::size_t large_pages) : bytes(large_pages * kLarge) {
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    const auto start = reinterpret_cast<std::uintptr_t>(memory);
+    aligned = reinterpret_cast<char*>((start + kLarge - 1) / kLarge * kLarge);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() { munmap(memory, bytes); }
+
+  std::size_t bytes;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char* aligned;
+};
+
+/// What the kernel says under this name of the mapping at an address, which may have merged with
+/// one before it; empty where there is none.
+std::string kernels_words(const void* at, const std::string& name) {
   std::ifstream maps("/proc/self/smaps");
   const auto address = reinterpret_cast<std::uintptr_t>(at);
   bool inside = false;
   for (std::string line; std::getline(maps, line);) {
     unsigned long long begin = 0, end = 0;
-    long kilobytes = 0;
     if (std::sscanf(line.c_str(), "%llx-%llx ", &begin, &end) == 2)
       inside = begin <= address && address < end;
-    if (inside && std::sscanf(line.c_str(), "AnonHugePages: %ld kB", &kilobytes) == 1)
-      return kilobytes;
+    if (inside && line.starts_with(name + ":")) return line.substr(name.size() + 1);
   }
-  return 0;
+  return "";
 }
 
 TEST(LargePages, AreAskedForWhereTheyFit) {
   for (const char* needed : {"/proc/self/smaps", "/sys/kernel/mm/transparent_hugepage/enabled"})
     if (!std::filesystem::exists(needed)) GTEST_SKIP() << "no " << needed;
-  constexpr std::size_t kLarge = 2 << 20, kBytes = 8 * kLarge;
-  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  const auto start = reinterpret_cast<std::uintptr_t>(memory);
-  auto* aligned = reinterpret_cast<char*>((start + kLarge - 1) / kLarge * kLarge);
-  prefer_large_pages(aligned + 1, kLarge);  // too short for one
-  EXPECT_EQ(flags_of_mapping(memory).find(" hg"), std::string::npos);
-  prefer_large_pages(aligned + 1, 3 * kLarge);  // room for two behind the first byte
-  const std::string flags = flags_of_mapping(aligned + kLarge);
-  munmap(memory, kBytes);
-  EXPECT_NE(flags.find(" hg"), std::string::npos) << flags;
+  const Mapping of(8);
+  prefer_large_pages(of.aligned + 1, kLarge);  // too short for one
+  EXPECT_THAT(kernels_words(of.memory, "VmFlags"), testing::Not(testing::HasSubstr(" hg")));
+  prefer_large_pages(of.aligned + 1, 3 * kLarge);  // room for two behind the first byte
+  EXPECT_THAT(kernels_words(of.aligned + kLarge, "VmFlags"), testing::HasSubstr(" hg"));
 }
 
 /// What stands in small pages keeps its values and moves to large ones, where the kernel can.
 TEST(LargePages, TakeOverWhatWasTouched) {
-  constexpr std::size_t kLarge = 2 << 20, kBytes = 4 * kLarge;
-  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  auto* bytes = static_cast<unsigned char*>(memory);
-  for (std::size_t i = 0; i < kBytes; ++i) bytes[i] = static_cast<unsigned char>(i * 31 >> 7);
+  const Mapping of(4);
+  auto* bytes = static_cast<unsigned char*>(of.memory);
+  for (std::size_t i = 0; i < of.bytes; ++i) bytes[i] = static_cast<unsigned char>(i * 31 >> 7);
   CollapsedPages pages;
-  pages.add(memory, kBytes);
-  for (std::size_t i = 0; i < kBytes; ++i)
+  pages.add(of.memory, of.bytes);
+  for (std::size_t i = 0; i < of.bytes; ++i)
     ASSERT_EQ(bytes[i], static_cast<unsigned char>(i * 31 >> 7)) << i;
-  const bool large = large_kilobytes_of_mapping(memory) > 0;
-  const auto start = reinterpret_cast<std::uintptr_t>(memory);
-  auto* const aligned = reinterpret_cast<void*>((start + kLarge - 1) / kLarge * kLarge);
-  const bool possible = madvise(aligned, kLarge, 25) == 0;  // MADV_COLLAPSE, Linux 6.1
-  munmap(memory, kBytes);
-  if (!possible) GTEST_SKIP() << "this kernel moves nothing into large pages";
+  const bool large = std::atol(kernels_words(of.memory, "AnonHugePages").c_str()) > 0;
+  if (madvise(of.aligned, kLarge, 25) != 0)  // MADV_COLLAPSE, Linux 6.1
+    GTEST_SKIP() << "this kernel moves nothing into large pages";
   EXPECT_TRUE(large);
 }
 

@@ -36,24 +36,6 @@ inline std::vector<std::int64_t> resnet50_parameters() {
   return sizes;
 }
 
-/// Gradients get ready in reverse registration order, `gap_s` apart.
-inline doc::Workload workload_of(const std::vector<std::int64_t>& registration_elements,
-                                 double gap_s = 1e-3) {
-  doc::Workload w;
-  w.name = "sample";
-  const int count = static_cast<int>(registration_elements.size());
-  for (int i = 0; i < count; ++i) {
-    doc::Gradient g;
-    g.registration = count - 1 - i;
-    g.name = "p" + std::to_string(g.registration);
-    g.elements = registration_elements[static_cast<std::size_t>(g.registration)];
-    g.ready_s = gap_s * (i + 1);
-    w.gradients.push_back(g);
-  }
-  w.backward_s = gap_s * count;
-  return w;
-}
-
 /// Gradients of `bytes` bytes (a multiple of 4 each) ready at `ready_s`.
 inline doc::Workload workload_at(const std::vector<double>& ready_s,
                                  const std::vector<std::int64_t>& bytes) {
@@ -67,8 +49,20 @@ inline doc::Workload workload_at(const std::vector<double>& ready_s,
     g.ready_s = ready_s[i];
     w.gradients.push_back(g);
   }
-  w.backward_s = ready_s.back();
+  w.backward_s = ready_s.empty() ? 0 : ready_s.back();
   return w;
+}
+
+/// Gradients get ready in reverse registration order, `gap_s` apart.
+inline doc::Workload workload_of(const std::vector<std::int64_t>& registration_elements,
+                                 double gap_s = 1e-3) {
+  std::vector<double> ready_s;
+  std::vector<std::int64_t> bytes(registration_elements.rbegin(), registration_elements.rend());
+  for (std::int64_t& size : bytes) {
+    size *= 4;
+    ready_s.push_back(gap_s * static_cast<double>(ready_s.size() + 1));
+  }
+  return workload_at(ready_s, bytes);
 }
 
 /// Every gradient is the weight of a layer of its own, with the factors of a square matrix; layers

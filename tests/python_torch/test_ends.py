@@ -14,14 +14,18 @@ REASONS = {"exception_in_forward": "rank 1 ended the run: ValueError: a batch wi
            "killed": "rank 1", "stopped": "rank 1 gave no sign of life", "late": "rank 1 is late"}
 
 
+def errors(output):
+    """{rank: what its error says}"""
+    return {int(rank): says for rank, says in re.findall(r"rank (\d+): CommError: (.*)", output)}
+
+
 @pytest.mark.parametrize("name", REASONS)
 def test_other_ranks_hear_who(name, tmp_path):
     status, output = torchrun(3, HERE / "ends.py", name, str(tmp_path))
     assert status != 0, output[-3000:]
     assert output.count(": trained") == 3, output[-3000:]
-    for rank in (0, 2):
-        found = re.search(rf"rank {rank}: CommError: (.*)", output)
-        assert found and REASONS[name] in found[1], output[-4000:]
+    found = errors(output)
+    assert all(REASONS[name] in found.get(rank, "") for rank in (0, 2)), output[-4000:]
 
 
 @pytest.mark.parametrize("strategy", ("bulk", "ddp", "dear"))
@@ -30,20 +34,15 @@ def test_set_batch_on_one_rank_is_named_on_every_rank(strategy, tmp_path):
     ever."""
     status, output = torchrun(3, HERE / "ends.py", "set_batch_on_one_rank", str(tmp_path), strategy)
     assert status != 0, output[-3000:]
-    for rank in range(3):
-        found = re.search(rf"rank {rank}: CommError: (.*)", output)
-        assert (found and "step 3: all-reduce samples" in found[1]
-                and "rank 1" in found[1]), output[-4000:]
+    found = errors(output)
+    assert found.keys() == {0, 1, 2} and all("step 3: all-reduce samples" in says
+                                             and "rank 1" in says for says in found.values()), (
+        output[-4000:])
 
 
-def test_exit_without_settle():
-    status, output = torchrun(2, HERE / "ends.py", "exit_without_settle")
-    assert status == 0, output[-3000:]
-    assert output.count("it is done now. Call settle()") == 2, output[-3000:]
-
-
-def test_process_group_destroyed_before_the_end():
-    status, output = torchrun(2, HERE / "ends.py", "group_destroyed")
+@pytest.mark.parametrize("name", ("exit_without_settle", "group_destroyed"))
+def test_ends_before_its_updates_are_done(name):
+    status, output = torchrun(2, HERE / "ends.py", name)
     assert status == 0 and "Traceback" not in output and "Error" not in output, output[-3000:]
     assert output.count("it is done now. Call settle()") == 2, output[-3000:]
 

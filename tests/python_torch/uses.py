@@ -1577,25 +1577,6 @@ def requires_grad_between_steps():
 
 
 @use
-def backward_passes_before_a_step():
-    """Two, without no_sync: gradients are their sum, as on one rank."""
-    whole = build(Mlp)
-    opt_whole = sgd(whole.parameters())
-    for step in range(3):
-        for part in (0, 1):
-            for rank in range(dist.get_world_size()):
-                x, y = rows(2 * step + part, rank)
-                (loss_of(whole(x), y) / dist.get_world_size()).backward()
-        opt_whole.step()
-        opt_whole.zero_grad()
-
-    def step_of(dp, opt, step):
-        backward(dp, 2 * step)
-        take_step(dp, opt, 2 * step + 1)
-    same_steps_as(named(whole), step_of, steps=3, exact=False)
-
-
-@use
 def passes_that_throw():
     """In backward, and Ctrl-C in forward while updates wait: skip_step(), and the next step is as
     if nothing had been."""

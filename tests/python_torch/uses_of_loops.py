@@ -28,15 +28,16 @@ def mean_of_ranks(grads_of, steps=4):
     return named(model)
 
 
+def by_autograd(model, step, rank):
+    x, y = rows(step, rank)
+    return torch.autograd.grad(loss_of(model(x), y), list(model.parameters()))
+
+
 @use
 def gradients_that_the_program_writes():
     """From autograd.grad() and torch.func: what stands in .grad is exchanged, whoever put it there,
     as far as it is there."""
     from torch.func import functional_call, grad
-
-    def by_autograd(model, step, rank):
-        x, y = rows(step, rank)
-        return torch.autograd.grad(loss_of(model(x), y), list(model.parameters()))
 
     def by_func(model, step, rank):
         x, y = rows(step, rank)
@@ -69,8 +70,7 @@ def gradients_replaced_and_removed():
         return grads
 
     def grads_of(model, step, rank):
-        x, y = rows(step, rank)
-        return changed(torch.autograd.grad(loss_of(model(x), y), list(model.parameters())), rank)
+        return changed(by_autograd(model, step, rank), rank)
 
     def step_of(dp, opt, step):
         backward(dp, step)
@@ -80,6 +80,19 @@ def gradients_replaced_and_removed():
         dp.step(opt)
     with Stderr():  # that it is exchanged twice
         same_steps_as(mean_of_ranks(grads_of), step_of, steps=4, exact=False)
+
+
+@use
+def backward_passes_before_a_step():
+    """Two, without no_sync: gradients are their sum, as on one rank."""
+    def grads_of(model, step, rank):
+        return [a + b for a, b in zip(by_autograd(model, 2 * step, rank),
+                                      by_autograd(model, 2 * step + 1, rank))]
+
+    def step_of(dp, opt, step):
+        backward(dp, 2 * step)
+        take_step(dp, opt, 2 * step + 1)
+    same_steps_as(mean_of_ranks(grads_of, steps=3), step_of, steps=3, exact=False)
 
 
 @use_of_steps(steps=4)
@@ -97,8 +110,7 @@ def gradient_penalty(dp, opt, step):
 def graph_that_is_kept():
     """Two backward passes through one graph, the first without an exchange."""
     def twice(model, step, rank):
-        x, y = rows(step, rank)
-        return [2 * g for g in torch.autograd.grad(loss_of(model(x), y), list(model.parameters()))]
+        return [2 * g for g in by_autograd(model, step, rank)]
 
     def step_of(dp, opt, step):
         x, y = rows(step)
@@ -315,28 +327,23 @@ def several_optimizers():
         return (sgd(model[0].parameters()),
                 torch.optim.Adam([*model[2].parameters(), *model[4].parameters()], 1e-2))
 
-    def at_once(wrap):
-        with wrapped(wrap, make=build_for_sums_of_any_order) as (model, dp, _):
-            both = halves(model)
-            for step in range(5):
-                backward(dp, step)
-                dp.finish()
-                for opt in both:
-                    opt.step()
-                    opt.zero_grad()
-        return model
-    same_as_ddp(at_once)
-
-    def in_turn(wrap):
+    def train(wrap, at_once):
         with wrapped(wrap, make=build_for_sums_of_any_order) as (model, dp, _):
             both = halves(model)
             for step in range(6):
-                take_step(dp, both[step % 2], step)
+                if at_once:
+                    backward(dp, step)
+                    dp.finish()
+                    for opt in both:
+                        opt.step()
+                else:
+                    take_step(dp, both[step % 2], step)
                 model.zero_grad()
         return model
+    same_as_ddp(lambda wrap: train(wrap, at_once=True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        same_as_ddp(in_turn)
+        same_as_ddp(lambda wrap: train(wrap, at_once=False))
 
 
 @use

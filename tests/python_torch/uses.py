@@ -476,8 +476,9 @@ def weight_surgery_in_place(dp, opt, step):
         model[4].bias[0] = 0.5
 
 
-def _compiled(before):
-    def train(wrap):
+@use
+def compiled_before_or_after_wrapping():
+    def train(wrap, before):
         torch._dynamo.reset()
         model = build(Mlp)
         dp = wrap(torch.compile(model, backend="aot_eager") if before else model)
@@ -494,17 +495,8 @@ def _compiled(before):
         return model
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        same_as_ddp(train)
-
-
-@use
-def compile_before_wrapping():
-    _compiled(before=True)
-
-
-@use
-def compile_after_wrapping():
-    _compiled(before=False)
+        for before in (True, False):
+            same_as_ddp(lambda wrap: train(wrap, before))
 
 
 @use

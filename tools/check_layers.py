@@ -45,7 +45,7 @@ def may_include(module, other):
     return other == module or "*" in allowed or other in allowed or other.split("/")[0] == module
 
 
-def check_file(path, problems):
+def check_file(path):
     module = module_of(below_base(path))
     for number, line in enumerate(path.read_text().splitlines(), 1):
         match = INCLUDE.match(line)
@@ -55,14 +55,14 @@ def check_file(path, problems):
         if header.startswith("linerate/"):
             other = module_of(header.removeprefix("linerate/"))
             if other and not may_include(module, other):
-                problems.append(f"{where}: {module} may not include {other}")
+                yield f"{where}: {module} may not include {other}"
         for prefix, owners in OUTSIDE.items():
             if (header.startswith(prefix)
                 and not any(module == o or module.startswith(o + "/") for o in owners)):
-                problems.append(f"{where}: only {', '.join(owners)} may include {header}")
+                yield f"{where}: only {', '.join(owners)} may include {header}"
 
 
-def check_cmake(path, problems):
+def check_cmake(path):
     module = str(path.parent.relative_to(ROOT / "src/linerate"))
     if module not in MODULES:
         return
@@ -72,22 +72,21 @@ def check_cmake(path, problems):
                          call, re.S)
         for dep in deps[1].split() if deps else []:
             if not may_include(module, folders.get(dep, dep)):
-                problems.append(f"{path.relative_to(ROOT)}: {module} may not depend on {dep}")
+                yield f"{path.relative_to(ROOT)}: {module} may not depend on {dep}"
 
 
-def check_rows(problems):
+def check_rows():
     """Every module has one row and may include lower rows alone. A folder inside a module lies in
     its row unless it has one of its own."""
     row_of = {module: row for row, module in ROWS}
     if ROWS != sorted(ROWS, key=lambda entry: -entry[0]):
-        problems.append("tools/layers.toml: rows: the highest one comes first")
+        yield "tools/layers.toml: rows: the highest one comes first"
     placed = collections.Counter(module for _, module in ROWS)
     for module in sorted({*placed, *(m for m in MODULES if "/" not in m)}):
         if module not in MODULES:
-            problems.append(f"tools/layers.toml: rows: {module} is no module")
+            yield f"tools/layers.toml: rows: {module} is no module"
         elif placed[module] != 1:
-            problems.append(
-                f"tools/layers.toml: {module} is in {placed[module]} rows, expected one")
+            yield f"tools/layers.toml: {module} is in {placed[module]} rows, expected one"
 
     def home(module):
         return module if module in row_of else module.split("/")[0]
@@ -95,45 +94,44 @@ def check_rows(problems):
     for module, others in MODULES.items():
         row = row_of.get(home(module))
         if "*" in others and row != max(row_of.values()):
-            problems.append(f"tools/layers.toml: {module} (row {row}) may not include everything")
+            yield f"tools/layers.toml: {module} (row {row}) may not include everything"
         for other in others:
             other_row = row_of.get(home(other))
             if home(other) != home(module) and None not in (row, other_row) and other_row >= row:
-                problems.append(f"tools/layers.toml: {module} (row {row}) may not include {other} "
-                                f"(row {other_row})")
+                yield (f"tools/layers.toml: {module} (row {row}) may not include {other} (row "
+                       f"{other_row})")
 
 
 def line_of(entry):
     return f"{entry[1]} of row {entry[0]}" if entry else "the end"
 
 
-def check_readme(problems):
+def check_readme():
     """The table of src/README.md is that of the rows: every module once, in the same order."""
     path = ROOT / "src/README.md"
     told = [(int(row), module)
             for row, module in re.findall(r"^\| (\d+) \| `([^`]+)` \|", path.read_text(), re.M)]
     for expected, found in itertools.zip_longest(ROWS, told):
         if expected != found:
-            problems.append(f"src/README.md: expected {line_of(expected)}, found {line_of(found)}")
+            yield f"src/README.md: expected {line_of(expected)}, found {line_of(found)}"
             return
 
 
-def check_cycles(problems):
+def check_cycles():
     done, path = set(), []
 
     def visit(module):
         if module in path:
-            problems.append("tools/layers.toml: cycle "
-                            + " -> ".join(path[path.index(module):] + [module]))
+            yield "tools/layers.toml: cycle " + " -> ".join([*path[path.index(module):], module])
         elif module not in done:
             path.append(module)
             for other in MODULES[module]:
                 if other != "*":
-                    visit(other)
+                    yield from visit(other)
             done.add(path.pop())
 
     for module in MODULES:
-        visit(module)
+        yield from visit(module)
 
 
 def unit_arrows(files):
@@ -167,19 +165,19 @@ def shortest_circle(unit, arrows):
     return []
 
 
-def check_circles(files, problems):
+def check_circles(files):
     """Units that include each other can only be read, tested and moved together. One line a circle,
     until none is left."""
     arrows = unit_arrows(files)
     for arrow in MENDED_LATER:
         unit, other = arrow.split(" -> ")
         if arrows.get(unit, {}).pop(other, None) is None:
-            problems.append(f"tools/layers.toml: {arrow} is gone; remove it from mended_later")
+            yield f"tools/layers.toml: {arrow} is gone; remove it from mended_later"
     for unit in sorted(arrows):
         while circle := shortest_circle(unit, arrows):
             steps = [f"{arrows[a].pop(b)} includes {b}"
                      for a, b in zip(circle, circle[1:] + circle[:1])]
-            problems.append("circle: " + ", ".join(steps))
+            yield "circle: " + ", ".join(steps)
 
 
 def includes_torch(path, known):
@@ -195,7 +193,7 @@ def includes_torch(path, known):
     return known[path]
 
 
-def check_torch_sources(problems):
+def check_torch_sources():
     """LibTorch's headers cost about ten seconds a source, so the number of those that pay is
     bounded. All of them cost half as much again as a layer and an optimizer, and only what users
     read includes them."""
@@ -205,23 +203,23 @@ def check_torch_sources(problems):
     # projects of users
     sources = [p for p in sources if not p.is_relative_to(ROOT / "tests/package")]
     if len(sources) > MOST_TORCH_SOURCES:
-        problems.append(f"tools/layers.toml: {len(sources)} sources include LibTorch, themselves "
-                        f"or through a header; most_sources is {MOST_TORCH_SOURCES}")
+        yield (f"tools/layers.toml: {len(sources)} sources include LibTorch, themselves "
+               f"or through a header; most_sources is {MOST_TORCH_SOURCES}")
     homes = ("kfac", "torch_adapter", "torch_codecs", "simulated_device", "zoo", "comm/c10d")
     for p in sources:
         if p.is_relative_to(ROOT / "tests") and not any(
                 p.is_relative_to(ROOT / "tests" / home) for home in homes):
-            problems.append(f"{p.relative_to(ROOT)}: LibTorch tests live in "
-                            + ", ".join(f"tests/{home}" for home in homes))
+            yield (f"{p.relative_to(ROOT)}: LibTorch tests live in "
+                   + ", ".join(f"tests/{home}" for home in homes))
     for p in sorted(f for folder in ("src", "tests", "bench")
                     for f in ROOT.glob(f"{folder}/**/*.[ch]pp")):
         if ("#include <torch/torch.h>" in p.read_text()
             and not p.is_relative_to(ROOT / "tests/package")):
-            problems.append(f"{p.relative_to(ROOT)}: <torch/torch.h> is for examples; include what "
-                            "is used, as <torch/nn/modules/linear.h>")
+            yield (f"{p.relative_to(ROOT)}: <torch/torch.h> is for examples; include what "
+                   "is used, as <torch/nn/modules/linear.h>")
 
 
-def check_strategy_names(files, problems):
+def check_strategy_names(files):
     """What depends on a strategy is in the registry's lines: no other file compares its name."""
     registry = ROOT / "src/linerate/plan/registry.cpp"
     names = re.findall(r'{"([a-z-]+)",$', registry.read_text(), re.M)
@@ -230,35 +228,29 @@ def check_strategy_names(files, problems):
         own = re.findall(r'return {\s*"([a-z-]+)",$', text, re.M)
         names += own
         if len(own) != text.count("ExchangeLine strategy_"):
-            problems.append(f"{path.relative_to(ROOT)}: expected a line that begins with the "
-                            f"strategy's name, found {len(own)}")
+            yield (f"{path.relative_to(ROOT)}: expected a line that begins with the "
+                   f"strategy's name, found {len(own)}")
     compared = re.compile(r'[=!]= *"(?:%s)"|"(?:%s)" *[=!]=' % (("|".join(names),) * 2))
     for path in files:
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if path != registry and compared.search(line):
-                problems.append(f"{path.relative_to(ROOT)}:{number}: compares a strategy's name; "
-                                "ask the registry (plan/exchange.hpp)")
+                yield (f"{path.relative_to(ROOT)}:{number}: compares a strategy's name; "
+                       "ask the registry (plan/exchange.hpp)")
 
 
-def main():
-    problems = []
-    check_rows(problems)
-    check_readme(problems)
-    check_cycles(problems)
-    files = sorted(path for base in BASES for suffix in ("hpp", "cpp")
-                   for path in base.glob(f"*/**/*.{suffix}"))
+def check_modules(files):
     for path in files:
         if module_of(below_base(path)) is None:
-            problems.append(f"{path.relative_to(ROOT)}: its folder is not in tools/layers.toml")
+            yield f"{path.relative_to(ROOT)}: its folder is not in tools/layers.toml"
         else:
-            check_file(path, problems)
+            yield from check_file(path)
     for path in ROOT.glob("src/linerate/**/CMakeLists.txt"):
-        check_cmake(path, problems)
-    check_circles(files, problems)
-    check_torch_sources(problems)
-    check_strategy_names(files, problems)
-    print("\n".join(problems) or f"{len(files)} files, every arrow points down")
-    sys.exit(min(len(problems), 99))
+        yield from check_cmake(path)
 
 
-main()
+files = sorted(path for base in BASES for suffix in ("hpp", "cpp")
+               for path in base.glob(f"*/**/*.{suffix}"))
+problems = [*check_rows(), *check_readme(), *check_cycles(), *check_modules(files),
+            *check_circles(files), *check_torch_sources(), *check_strategy_names(files)]
+print("\n".join(problems) or f"{len(files)} files, every arrow points down")
+sys.exit(min(len(problems), 99))

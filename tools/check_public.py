@@ -110,36 +110,32 @@ def private_types(code, defined):
             yield match.start(), match[1]
 
 
-def check_header(path, defined, problems):
+def problems_of(path, defined):
+    """(position, what is wrong) in a header."""
     text = path.read_text()
-    where, folder = path.relative_to(ROOT), str(path.relative_to(PUBLIC / "linerate"))
     code, lines = without_comments(text), text.splitlines()
-    for position, name in foreign_names(folder, code):
-        problems.append(f"{where}:{line_of(text, position)}: a public header may not name {name}")
+    for position, name in foreign_names(str(path.relative_to(PUBLIC / "linerate")), code):
+        yield position, f"a public header may not name {name}"
     for match in CLASS.finditer(code):
         end = code.find("\n" + match[1] + "};", match.end())
-        if not MEMBER_FUNCTION.search(code[match.end():end]):
-            continue
-        number = line_of(text, match.start())
-        if (THREAD_SAFETY not in comment_above(lines, number)
+        if (MEMBER_FUNCTION.search(code[match.end():end])
+            and THREAD_SAFETY not in comment_above(lines, line_of(text, match.start()))
             and THREAD_SAFETY not in text.split("#pragma once")[0]):
-            problems.append(f"{where}:{number}: {match[2]} does not say its thread safety")
+            yield match.start(), f"{match[2]} does not say its thread safety"
     for pattern, what in ((FREE_FUNCTION, "returns a value"), (HANDLE, "returns a handle")):
         for match in pattern.finditer(code):
             if match[1] not in ("operator", "decltype", "requires"):
-                problems.append(f"{where}:{line_of(text, match.start(1))}: {match[1]}() {what} and "
-                                "is not [[nodiscard]]")
+                yield match.start(1), f"{match[1]}() {what} and is not [[nodiscard]]"
     for position, name in private_types(code, defined):
-        problems.append(f"{where}:{line_of(text, position)}: {name} is defined in no public "
-                        "header, and users need it here")
+        yield position, f"{name} is defined in no public header, and users need it here"
     for match in RAW_MEMORY.finditer(code):
         if not re.search(r"\bDType \w+(?=,|$)", match[2]):
-            problems.append(f"{where}:{line_of(text, match.start())}: {match[1]}() takes raw "
-                            "memory without its element type, or with a default one")
+            yield match.start(), (f"{match[1]}() takes raw memory without its element type, or "
+                                  "with a default one")
     for match in BARE_TIME.finditer(code):
         if not match[1].endswith("_s"):
-            problems.append(f"{where}:{line_of(text, match.start())}: {match[1]} is a time that a "
-                            "caller sets: a Duration (core/units.hpp)")
+            yield match.start(), (f"{match[1]} is a time that a caller sets: a Duration "
+                                  "(core/units.hpp)")
 
 
 def main():
@@ -147,10 +143,9 @@ def main():
     if not headers:
         print("no public headers")
         return 77
-    problems = []
     defined = defined_types(headers)
-    for header in headers:
-        check_header(header, defined, problems)
+    problems = [f"{header.relative_to(ROOT)}:{line_of(header.read_text(), position)}: {what}"
+                for header in headers for position, what in problems_of(header, defined)]
     print("\n".join(problems) or f"{len(headers)} public headers keep their promises")
     return min(len(problems), 70)
 

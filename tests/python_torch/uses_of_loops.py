@@ -358,29 +358,25 @@ def two_scalers():
             return [(self.a, self.b)[head](x) for head in heads]
 
     def train(wrap, at_once):
-        model = build(TwoHeads)
-        dp = wrap(model)
-        opts = [sgd_alone(half.parameters()) for half in (model.a, model.b)]
         scalers = [torch.amp.GradScaler("cpu", init_scale=s, growth_interval=2)
                    for s in (1024.0, 64.0)]
-        for step in range(6):
-            x, y = rows(step)
-            heads = (0, 1) if at_once else (step % 2,)
-            losses = [scalers[head].scale(loss_of(out, y))
-                      * (float("inf") if head == 1 and step == 3 else 1)
-                      for head, out in zip(heads, dp(x, heads))]
-            sum(losses).backward()
-            if at_once:
-                dp.finish()
-                for scaler, opt in zip(scalers, opts):
-                    scaler.step(opt)
-                    scaler.update()
-                    opt.zero_grad()
-            else:
-                dp.step(opts[step % 2], scaler=scalers[step % 2])
+        with wrapped(wrap, TwoHeads) as (model, dp, _):
+            opts = [sgd_alone(half.parameters()) for half in (model.a, model.b)]
+            for step in range(6):
+                x, y = rows(step)
+                heads = (0, 1) if at_once else (step % 2,)
+                losses = [scalers[head].scale(loss_of(out, y))
+                          * (float("inf") if head == 1 and step == 3 else 1)
+                          for head, out in zip(heads, dp(x, heads))]
+                sum(losses).backward()
+                if at_once:
+                    dp.finish()
+                    for scaler, opt in zip(scalers, opts):
+                        scaler.step(opt)
+                        scaler.update()
+                else:
+                    dp.step(opts[step % 2], scaler=scalers[step % 2])
                 model.zero_grad()
-        dp.settle()
-        dp.close()
         return [*model.named_parameters(),
                 ("scales", torch.tensor([s.get_scale() for s in scalers]))]
     for at_once in (True, False):

@@ -62,18 +62,16 @@ def layers_replaced_added_and_removed():
                _loaded_by_assignment, _copied, lambda model: model.__delitem__(5))
 
     def train(wrap):
-        model = build_for_sums_of_any_order(Scaled)
-        dp = wrap(model)
-        loop(dp, sgd_alone(model.parameters()), 3)
         seen = []
-        for number, change in enumerate(changes):
-            torch.manual_seed(number)
-            change(model)
-            made_anew(dp)
-            dp.train()
-            loop(dp, sgd_alone(model.parameters()), 3)
-            seen += [(f"{number}: {n}", t) for n, t in named(model)]
-        dp.close()
+        with wrapped(wrap, Scaled, build_for_sums_of_any_order, sgd_alone) as (model, dp, opt):
+            loop(dp, opt, 3)
+            for number, change in enumerate(changes):
+                torch.manual_seed(number)
+                change(model)
+                made_anew(dp)
+                dp.train()
+                loop(dp, sgd_alone(model.parameters()), 3)
+                seen += [(f"{number}: {n}", t) for n, t in named(model)]
         return seen
     assert not said_while(lambda: same_as_ddp(train))
     assert not said_while(lambda: same_as_ddp(train, strategies=("ddp",),

@@ -63,16 +63,15 @@ def end_step(dp, opt, scaler, way, model, most_norm):
     opt.zero_grad(set_to_none=way != "finish, to zeros")
 
 
-def train(strategy, way, scaled, steps=8, micros=1, make=Ordinary, wrap=lt.DataParallel):
+def train(strategy, way, scaled, micros, make):
     """The weights after the steps; without a scaler those that overflow are left out. `way`: how a
     scaled step ends."""
-    model = build(make)
     scales = [min(s, 4096.0) if make is Weights else s for s in SCALES]
     scaler = torch.amp.GradScaler("cpu", init_scale=scales[0], growth_interval=10**6,
                                   enabled=scaled)
-    dp = wrap(model, strategy=strategy, **({"scaler": scaler} if way == "given" else {}))
-    opt = sgd_alone(model.parameters())
-    for step in range(steps):
+    model, dp, opt = parallel(strategy, make, opt_of=sgd_alone,
+                              **({"scaler": scaler} if way == "given" else {}))
+    for step in range(8):
         spoilt = step in OVERFLOWS and dist.get_rank() == dist.get_world_size() - 1
         if step in OVERFLOWS and not scaled:
             continue
@@ -99,10 +98,10 @@ def scalers_change_nothing_of_what_compressors_keep():
     for codec in CODECS:
         make = Weights if codec.startswith("fp16") else Ordinary
         for micros in (1, 2):
-            plain = train(f"ddp+{codec}", "step", False, micros=micros, make=make)
+            plain = train(f"ddp+{codec}", "step", False, micros, make)
             for way in ("step", "finish", "given"):
                 require_equal(f"{codec}, {way}, {micros} backward passes",
-                              train(f"ddp+{codec}", way, True, micros=micros, make=make), plain)
+                              train(f"ddp+{codec}", way, True, micros, make), plain)
 
 
 @use

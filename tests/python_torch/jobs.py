@@ -6,6 +6,13 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).parent
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "SLURM_", "OMPI_", "PMI")
+
+
+def environment(**more):
+    """Without what a launcher of this test has set."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
+    return {**kept, "OMP_NUM_THREADS": "1", **more}
 
 
 def run(*command, timeout=120, **more):

@@ -5,7 +5,7 @@ import re
 import sys
 
 import pytest
-from jobs import HERE, run, torchrun
+from jobs import HERE, environment, run, torchrun
 
 EXAMPLES = HERE.parents[1] / "examples/python"
 # Starts as many tasks as SLURM_NTASKS says, with what srun sets.
@@ -44,15 +44,13 @@ def test_lightning_has_the_weights_of_its_own_strategy():
 def test_sbatch_script(tmp_path, monkeypatch):
     (tmp_path / "srun").write_text(SRUN)
     (tmp_path / "srun").chmod(0o755)
-    kept = {k: v for k, v in os.environ.items()
-            if not k.startswith(("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "SLURM_"))}
     folder = pathlib.Path(sys.executable).parent
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(EXAMPLES.parent)
     done = run("bash", EXAMPLES / "train.sbatch", "gpt.py", "--strategy", "auto", "--steps", "20",
-               env={**kept, "PATH": f"{tmp_path}:{folder}:{kept['PATH']}", "SLURM_NTASKS": "2",
-                    "SLURM_JOB_ID": str(os.getpid()), "SLURM_CPUS_PER_TASK": "1",
-                    "SLURM_SUBMIT_DIR": str(tmp_path)})
+               env=environment(PATH=f"{tmp_path}:{folder}:{os.environ['PATH']}", SLURM_NTASKS="2",
+                               SLURM_JOB_ID=str(os.getpid()), SLURM_CPUS_PER_TASK="1",
+                               SLURM_SUBMIT_DIR=str(tmp_path)))
     assert done.returncode == 0, done.stdout
     found = losses(done.stdout)
     assert len(found) >= 2 and found[-1] < found[0], done.stdout

@@ -8,17 +8,10 @@ import warnings
 
 import pytest
 import torch
-from jobs import HERE, run, torchrun
+from jobs import HERE, LAUNCHERS, environment, run, torchrun
 
 PROGRAM = HERE / "launched.py"
 MPIRUN = HERE.parents[1] / "tools/mpirun"
-LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "SLURM_", "OMPI_", "PMI")
-
-
-def environment(**more):
-    """Without what the launcher of this test has set."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
-    return {**kept, "OMP_NUM_THREADS": "1", **more}
 
 
 def results(output):

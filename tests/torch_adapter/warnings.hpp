@@ -2,10 +2,12 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "linerate/comm/communicator.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::torch_adapter {
@@ -62,5 +64,12 @@ class Warnings {
   mutable std::mutex mutex_;
   std::vector<std::string> all_;
 };
+
+/// What kRanks(n, work) does, and nobody sees warnings.
+template <auto kRanks>
+void quietly(int n, const std::function<void(comm::Communicator&)>& work) {
+  const Warnings quiet;
+  kRanks(n, work);
+}
 
 }  // namespace linerate::torch_adapter

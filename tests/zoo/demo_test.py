@@ -20,28 +20,40 @@ HEADINGS = ("Where a step goes", "Loss at equal steps", "Loss over time", "Ranke
             "One step over time")
 
 
-def check(ok, what):
-    print("ok   " if ok else "SHORT", what)
-    return 0 if ok else 1
-
-
 def losses_of(file):
     with open(file, newline="") as rows:
         return [float(row["loss"]) for row in csv.DictReader(rows)]
 
 
 def seen_in_page(html, advice, steps):
-    """What the page lacks."""
-    short = sum(check(f"<h3>{heading}" in html, f"the page shows: {heading}")
-                for heading in HEADINGS)
+    """What the page shows, and whether it does."""
     lead = html[:html.index("<h3>")]  # the answer stands first
-    short += check("A step takes " in lead and advice["best"] in lead, "the answer comes first")
-    short += check("was predicted to take" in lead, "the prediction stands next to it")
-    short += check(f"After {steps} steps the loss is" in lead, "so do the losses at equal steps")
-    short += check("With ddp the job is network-bound" in lead, "so does the verdict")
-    short += check("<th>Median of a step</th>" in html, "predicted and measured parts are a table")
-    short += check("Advice for mlp on 2 ranks" in html, "the advice has its section")
-    return short
+    return [*((f"<h3>{heading}" in html, f"the page shows: {heading}") for heading in HEADINGS),
+            ("A step takes " in lead and advice["best"] in lead, "the answer comes first"),
+            ("was predicted to take" in lead, "the prediction stands next to it"),
+            (f"After {steps} steps the loss is" in lead, "so do the losses at equal steps"),
+            ("With ddp the job is network-bound" in lead, "so does the verdict"),
+            ("<th>Median of a step</th>" in html, "predicted and measured parts are a table"),
+            ("Advice for mlp on 2 ranks" in html, "the advice has its section")]
+
+
+def told(text, out):
+    """What the demo tells, and whether it does."""
+    explained, advice, predicted, after = (
+        json.loads((out / f"{name}.json").read_text())
+        for name in ("explain", "advice", "predicted", "after"))
+    before_loss, after_loss = losses_of(out / "before.csv"), losses_of(out / "after.csv")
+    return [*((re.search(rf"^\d\. {part}:", text, re.M), f"part {part}") for part in PARTS),
+            (len(text.splitlines()) < 80, "it prints less than 80 lines"),
+            (explained["verdict"] == "network-bound", f"verdict {explained['verdict']}"),
+            (advice["verdict"] in ("change", "inconclusive"), advice["sentence"]),
+            (advice["best"] != advice["current"] == "ddp", f"to do: {advice['best']}"),
+            (predicted["strategy"] == after["strategy"] == advice["best"],
+             "the advised strategy is predicted, then trained"),
+            (re.search(r"^  step +\d.* %$", text, re.M), "compare prints the step"),
+            (len(before_loss) == len(after_loss) == STEPS, "both jobs took all steps"),
+            (after_loss[-1] < after_loss[0], "the changed job learns"),
+            *seen_in_page((out / "report.html").read_text(), advice, STEPS)]
 
 
 def main():
@@ -52,25 +64,9 @@ def main():
         done = subprocess.run(command, capture_output=True, text=True, timeout=280)
         if done.returncode != 0:
             sys.exit(f"tools/demo ended with status {done.returncode}\n{done.stdout}{done.stderr}")
-        text, document = done.stdout, lambda name: json.loads((out / name).read_text())
-        short = sum(check(re.search(rf"^\d\. {part}:", text, re.M), f"part {part}")
-                    for part in PARTS)
-        short += check(len(text.splitlines()) < 80, "it prints less than 80 lines")
-        explained, advice = document("explain.json"), document("advice.json")
-        short += check(explained["verdict"] == "network-bound", f"verdict {explained['verdict']}")
-        short += check(advice["verdict"] in ("change", "inconclusive"), advice["sentence"])
-        short += check(advice["best"] != advice["current"] == "ddp", f"to do: {advice['best']}")
-        predicted, after = document("predicted.json"), document("after.json")
-        short += check(predicted["strategy"] == after["strategy"] == advice["best"],
-                       "the advised strategy is predicted, then trained")
-        short += check(re.search(r"^  step +\d.* %$", text, re.M), "compare prints the step")
-        before_loss, after_loss = losses_of(out / "before.csv"), losses_of(out / "after.csv")
-        short += check(len(before_loss) == len(after_loss) == STEPS, "both jobs took all steps")
-        short += check(after_loss[-1] < after_loss[0], "the changed job learns")
-        short += seen_in_page((out / "report.html").read_text(), advice, STEPS)
-        if short:
-            print(text)
-    return 1 if short else 0
+        short = [what for ok, what in told(done.stdout, out) if not ok]
+    if short:
+        sys.exit("\n".join([done.stdout, *(f"SHORT {what}" for what in short)]))
 
 
-sys.exit(main())
+main()

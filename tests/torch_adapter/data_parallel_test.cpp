@@ -5,8 +5,11 @@
 
 #include "linerate/torch_adapter/data_parallel.hpp"
 
+#include <numeric>
+
 #include "linerate/exec/recorder.hpp"
 #include "torch_adapter/parity.hpp"
+#include "torch_adapter/rank_tests.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -14,34 +17,19 @@ namespace {
 using comm::Communicator;
 using testing::HasSubstr;
 
-struct ParityCase {
-  std::string strategy;
-  int ranks;
-  at::ScalarType type;
-  bool set_to_none;
-};
-
-std::string name_of_case(const testing::TestParamInfo<ParityCase>& info) {
-  std::string name;
-  for (const char c : info.param.strategy)
-    if (std::isalnum(static_cast<unsigned char>(c))) name += c;
-  return name + std::to_string(info.param.ranks) +
-         (info.param.type == at::kDouble ? "f64" : "f32") +
-         (info.param.set_to_none ? "none" : "zero");
-}
-
-class Parity : public testing::TestWithParam<ParityCase> {};
+/// Ranks, strategy, type, whether gradients are set to none.
+class Parity : public testing::TestWithParam<std::tuple<int, const char*, at::ScalarType, bool>> {};
 
 TEST_P(Parity, EveryStepEqualsOneProcessOnTheConcatenatedBatch) {
-  const ParityCase c = GetParam();
-  ranks(c.ranks, [&](Communicator& communicator) {
-    PairedMlp pair(communicator, c.type);
-    DataParallel parallel(pair.model, communicator, {.strategy = c.strategy, .measured_steps = 2});
+  ranks(std::get<int>(GetParam()), [](Communicator& communicator) {
+    const auto [n, strategy, type, set_to_none] = GetParam();
+    PairedMlp pair(communicator, type);
+    DataParallel parallel(pair.model, communicator, {.strategy = strategy, .measured_steps = 2});
     torch::optim::SGD optimizer(pair.model.parameters(),
                                 torch::optim::SGDOptions(0.1).momentum(0.9));
     for (int step = 0; step < 6; ++step) {
       // first step, rebuilt plan, and for "optimal" the plan after two more
-      pair.begin_step(c.set_to_none);
+      pair.begin_step(set_to_none);
       pair.backward();
       parallel.finish();
       pair.expect_equal("step " + std::to_string(step));
@@ -54,20 +42,10 @@ TEST_P(Parity, EveryStepEqualsOneProcessOnTheConcatenatedBatch) {
 
 INSTANTIATE_TEST_SUITE_P(
     Strategies, Parity,
-    testing::Values(
-        ParityCase{"bulk", 2, at::kDouble, true}, ParityCase{"bulk", 3, at::kFloat, false},
-        ParityCase{"bulk", 4, at::kDouble, false}, ParityCase{"bulk", 4, at::kFloat, true},
-        ParityCase{"bulk", 2, at::kFloat, true}, ParityCase{"ddp", 2, at::kDouble, true},
-        ParityCase{"ddp", 2, at::kFloat, false}, ParityCase{"ddp", 4, at::kDouble, false},
-        ParityCase{"ddp", 4, at::kFloat, true},
-        // Buckets of a tensor or two: several in flight.
-        ParityCase{"ddp(first=64B,bucket=512B)", 2, at::kDouble, false},
-        ParityCase{"ddp(first=64B,bucket=512B)", 4, at::kDouble, true},
-        ParityCase{"ddp(first=64B,bucket=512B)", 3, at::kFloat, true},
-        ParityCase{"optimal", 2, at::kDouble, true}, ParityCase{"optimal", 2, at::kFloat, false},
-        ParityCase{"optimal", 4, at::kDouble, true}, ParityCase{"optimal", 4, at::kFloat, false},
-        ParityCase{"ddp", 1, at::kDouble, true}),
-    name_of_case);
+    testing::Combine(testing::Values(1, 2, 3, 4),
+                     // The small buckets hold a tensor or two: several are in flight.
+                     testing::Values("bulk", "ddp", "ddp(first=64B,bucket=512B)", "optimal"),
+                     testing::Values(at::kFloat, at::kDouble), testing::Bool()));
 
 /// Steps of 2 ranks, each with its half of 2 kBatch samples of 6 numbers, beside one of a model
 /// with all of them: the same gradients. `loss_of_part(model, x, y, rank)`.
@@ -91,18 +69,16 @@ void expect_steps_of_joined_batch(Communicator& c, Model& model, Model& referenc
   }
 }
 
-TEST(DataParallel, AccumulatesWithoutCommunication) {
-  with_pair_step_by_step(2, 3, [](PairedMlp& pair, DataParallel& parallel, int step) {
-    pair.begin_step(step != 1);
-    for (int micro = 0; micro < 2; ++micro) {
-      const comm::Traffic before = pair.communicator.traffic();
-      parallel.accumulate([&] { pair.backward(); });
-      EXPECT_EQ(pair.communicator.traffic().sent.value, before.sent.value)
-          << "accumulate() sent something";
-    }
-    if (step < 2) pair.backward();  // else finish() sends what only accumulated
-    parallel.finish();
-  });
+TEST_BY_STEPS(DataParallel, AccumulatesWithoutCommunication, 2, 3) {
+  pair.begin_step(step != 1);
+  for (int micro = 0; micro < 2; ++micro) {
+    const comm::Traffic before = pair.communicator.traffic();
+    parallel.accumulate([&] { pair.backward(); });
+    EXPECT_EQ(pair.communicator.traffic().sent.value, before.sent.value)
+        << "accumulate() sent something";
+  }
+  if (step < 2) pair.backward();  // else finish() sends what only accumulated
+  parallel.finish();
 }
 
 /// Three heads on one trunk; the caller picks the heads of a step.
@@ -120,142 +96,123 @@ struct Heads : torch::nn::Module {
   }
 };
 
-TEST(DataParallel, AParameterUnusedOnOneRankCountsAsZeroThere) {
-  ranks(2, [](Communicator& communicator) {
-    Heads model, reference;
-    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=256B)"});
-    // Rank r trains head r; head 2 is trained by nobody.
-    expect_steps_of_joined_batch(
-        communicator, model, reference, parallel, 3,
-        [](Heads& net, const at::Tensor& x, const at::Tensor& y, int rank) {
-          return mean_loss(net.forward(x, rank), y);
-        },
-        [&](const StepReport& report) {
-          EXPECT_EQ(report.unused_here, 4);                       // weight and bias of two heads
-          EXPECT_EQ(report.unused_everywhere, 2);                 // of head 2
-          EXPECT_FALSE(model.heads[2]->weight.grad().defined());  // undefined stays undefined
-        });
-  });
+TEST_ON(DataParallel, AParameterUnusedOnOneRankCountsAsZeroThere, ranks, 2) {
+  Heads model, reference;
+  DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=256B)"});
+  // Rank r trains head r; head 2 is trained by nobody.
+  expect_steps_of_joined_batch(
+      communicator, model, reference, parallel, 3,
+      [](Heads& net, const at::Tensor& x, const at::Tensor& y, int rank) {
+        return mean_loss(net.forward(x, rank), y);
+      },
+      [&](const StepReport& report) {
+        EXPECT_EQ(report.unused_here, 4);                       // weight and bias of two heads
+        EXPECT_EQ(report.unused_everywhere, 2);                 // of head 2
+        EXPECT_FALSE(model.heads[2]->weight.grad().defined());  // undefined stays undefined
+      });
 }
 
-TEST(DataParallel, AParameterUnusedEverywhereKeepsItsGradient) {
-  ranks(3, [](Communicator& communicator) {
-    Heads model;
-    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=256B)"});
-    const at::Tensor x = numbers({kBatch, 6}, 1), y = numbers({kBatch, 3}, 2);
-    at::Tensor before;
-    for (int step = 0; step < 3; ++step) {
-      // Step 0 uses head 0; later steps use head 1 and clear no gradients: head 0's must keep its
-      // bits, and with three ranks a third three times would not.
-      mean_loss(model.forward(x, step == 0 ? 0 : 1), y).backward();
-      parallel.finish();
-      if (step == 0) before = model.heads[0]->weight.grad().clone();
-      EXPECT_TRUE(torch::equal(model.heads[0]->weight.grad(), before)) << "step " << step;
-    }
-  });
-}
-
-TEST(DataParallel, ASharedModuleGetsTheSumOfItsUses) {
-  struct Shared : torch::nn::Module {
-    torch::nn::Linear in = register_module("in", torch::nn::Linear(6, 6));
-    torch::nn::Linear twice = register_module("twice", torch::nn::Linear(6, 6));
-    Shared() {
-      register_module("alias", twice);  // the same tensors under a second name
-      set_weights_of_rank(*this);
-      to(at::kDouble);
-    }
-    at::Tensor forward(const at::Tensor& x) {
-      return twice->forward(torch::tanh(twice->forward(torch::tanh(in->forward(x)))));
-    }
-  };
-  ranks(2, [](Communicator& communicator) {
-    Shared model, reference;
-    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=64B)"});
-    EXPECT_EQ(parallel.workload().gradients.size(), 4u);  // each tensor once
-    expect_steps_of_joined_batch(communicator, model, reference, parallel, 6,
-                                 [](Shared& net, const at::Tensor& x, const at::Tensor& y, int) {
-                                   return mean_loss(net.forward(x), y);
-                                 });
-  });
-}
-
-TEST(DataParallel, AParameterFrozenLaterCountsAsUnused) {
-  ranks(2, [](Communicator& communicator) {
-    Mlp model;
-    DataParallel parallel(model, communicator);
-    for (int step = 0; step < 3; ++step) {
-      model.zero_grad();
-      if (step == 1) model.b->weight.set_requires_grad(false);
-      loss_of(model, 1, 2).backward();
-      EXPECT_EQ(parallel.finish().unused_everywhere, step == 0 ? 0 : 1);
-      EXPECT_EQ(model.b->weight.grad().defined(), step == 0);
-    }
-  });
-}
-
-TEST(DataParallel, UnevenBatchesAreWeightedBySamples) {
-  // Rank 2 runs out of samples in the last two steps.
-  const std::vector<std::vector<std::int64_t>> batches = {
-      {8, 8, 8}, {5, 8, 1}, {3, 8, 0}, {1, 7, 0}};
-  with_pair_step_by_step(3, 4, [&](PairedMlp& pair, DataParallel& parallel, int step) {
-    const std::vector<std::int64_t>& counts = batches[static_cast<std::size_t>(step)];
-    const std::int64_t total = counts[0] + counts[1] + counts[2];
-    ++pair.batch;
-    const at::Tensor x = pair.input().narrow(0, 0, total), y = pair.target().narrow(0, 0, total);
-    pair.begin_step();
-    mean_loss(pair.reference.forward(x), y).backward();
-    const auto r = static_cast<std::size_t>(pair.communicator.rank());
-    const std::int64_t begin = r == 0 ? 0 : r == 1 ? counts[0] : counts[0] + counts[1];
-    parallel.set_batch(counts[r]);
-    if (counts[r] > 0)
-      mean_loss(pair.model.forward(x.narrow(0, begin, counts[r])), y.narrow(0, begin, counts[r]))
-          .backward();
+TEST_ON(DataParallel, AParameterUnusedEverywhereKeepsItsGradient, ranks, 3) {
+  Heads model;
+  DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=256B)"});
+  const at::Tensor x = numbers({kBatch, 6}, 1), y = numbers({kBatch, 3}, 2);
+  at::Tensor before;
+  for (int step = 0; step < 3; ++step) {
+    // Step 0 uses head 0; later steps use head 1 and clear no gradients: head 0's must keep its
+    // bits, and with three ranks a third three times would not.
+    mean_loss(model.forward(x, step == 0 ? 0 : 1), y).backward();
     parallel.finish();
-  });
+    if (step == 0) before = model.heads[0]->weight.grad().clone();
+    EXPECT_TRUE(torch::equal(model.heads[0]->weight.grad(), before)) << "step " << step;
+  }
 }
 
-TEST(DataParallel, GradientsAreViewsOfOneBucket) {
-  ranks(2, [](Communicator& communicator) {
-    Mlp model;
-    DataParallel parallel(model, communicator, {.strategy = "bulk"});
-    std::vector<void*> where;
-    for (int step = 0; step < 3; ++step) {
-      model.zero_grad(step == 2);
-      loss_of(model, step, 1).backward();
-      parallel.finish();
-      void* bucket = nullptr;
-      for (const at::Tensor& p : model.parameters()) {
-        if (!bucket) bucket = p.grad().storage().mutable_data();
-        EXPECT_EQ(p.grad().storage().mutable_data(), bucket);
-        EXPECT_EQ(p.grad().sizes(), p.sizes());
-      }
-      where.push_back(bucket);
-    }
-    EXPECT_EQ(where[1],
-              where[0]);  // zero_grad(false) and zero_grad(true) both come back to the bucket
-    EXPECT_EQ(where[2], where[0]);
-  });
+struct Shared : torch::nn::Module {
+  torch::nn::Linear in = register_module("in", torch::nn::Linear(6, 6));
+  torch::nn::Linear twice = register_module("twice", torch::nn::Linear(6, 6));
+  Shared() {
+    register_module("alias", twice);  // the same tensors under a second name
+    set_weights_of_rank(*this);
+    to(at::kDouble);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    return twice->forward(torch::tanh(twice->forward(torch::tanh(in->forward(x)))));
+  }
+};
+
+TEST_ON(DataParallel, ASharedModuleGetsTheSumOfItsUses, ranks, 2) {
+  Shared model, reference;
+  DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=64B)"});
+  EXPECT_EQ(parallel.workload().gradients.size(), 4u);  // each tensor once
+  expect_steps_of_joined_batch(communicator, model, reference, parallel, 6,
+                               [](Shared& net, const at::Tensor& x, const at::Tensor& y, int) {
+                                 return mean_loss(net.forward(x), y);
+                               });
 }
 
-TEST(DataParallel, ChannelsLastWeightsKeepTheirLayout) {
-  ranks(2, [](Communicator& communicator) {
-    torch::nn::Conv2d model(3, 4, 3), reference(3, 4, 3);
-    model->to(at::kDouble);
-    reference->to(at::kDouble);
-    model->weight.set_data(model->weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
-    DataParallel parallel(*model, communicator);
-    const at::Tensor x = numbers({4, 3, 5, 5}, 1);
-    for (int step = 0; step < 2; ++step) {
-      copy_parameters(*model, *reference);
-      reference->zero_grad();
-      model->zero_grad();
-      reference->forward(x).square().mean().backward();
-      model->forward(x.narrow(0, 2 * communicator.rank(), 2)).square().mean().backward();
-      parallel.finish();
-      EXPECT_EQ(model->weight.grad().strides(), model->weight.strides());
-      EXPECT_LE(gradient_error(*model, *reference), 1e-12);
+TEST_ON(DataParallel, AParameterFrozenLaterCountsAsUnused, ranks, 2) {
+  Mlp model;
+  DataParallel parallel(model, communicator);
+  for (int step = 0; step < 3; ++step) {
+    model.zero_grad();
+    if (step == 1) model.b->weight.set_requires_grad(false);
+    loss_of(model, 1, 2).backward();
+    EXPECT_EQ(parallel.finish().unused_everywhere, step == 0 ? 0 : 1);
+    EXPECT_EQ(model.b->weight.grad().defined(), step == 0);
+  }
+}
+
+TEST_BY_STEPS(DataParallel, UnevenBatchesAreWeightedBySamples, 3, 4) {
+  // Rank 2 runs out of samples in the last two steps.
+  constexpr std::int64_t kCounts[][3] = {{8, 8, 8}, {5, 8, 1}, {3, 8, 0}, {1, 7, 0}};
+  const auto& counts = kCounts[step];
+  const std::int64_t total = std::accumulate(counts, counts + 3, std::int64_t{0});
+  ++pair.batch;
+  const at::Tensor x = pair.input().narrow(0, 0, total), y = pair.target().narrow(0, 0, total);
+  pair.begin_step();
+  mean_loss(pair.reference.forward(x), y).backward();
+  const int r = pair.communicator.rank();
+  const std::int64_t begin = std::accumulate(counts, counts + r, std::int64_t{0});
+  parallel.set_batch(counts[r]);
+  if (counts[r] > 0)
+    mean_loss(pair.model.forward(x.narrow(0, begin, counts[r])), y.narrow(0, begin, counts[r]))
+        .backward();
+  parallel.finish();
+}
+
+TEST_ON(DataParallel, GradientsAreViewsOfOneBucket, ranks, 2) {
+  Mlp model;
+  DataParallel parallel(model, communicator, {.strategy = "bulk"});
+  void* bucket = nullptr;
+  for (int step = 0; step < 3; ++step) {
+    model.zero_grad(step == 2);  // either way they come back to the bucket
+    loss_of(model, step, 1).backward();
+    parallel.finish();
+    for (const at::Tensor& p : model.parameters()) {
+      if (!bucket) bucket = p.grad().storage().mutable_data();
+      EXPECT_EQ(p.grad().storage().mutable_data(), bucket);
+      EXPECT_EQ(p.grad().sizes(), p.sizes());
     }
-  });
+  }
+}
+
+TEST_ON(DataParallel, ChannelsLastWeightsKeepTheirLayout, ranks, 2) {
+  torch::nn::Conv2d model(3, 4, 3), reference(3, 4, 3);
+  model->to(at::kDouble);
+  reference->to(at::kDouble);
+  model->weight.set_data(model->weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
+  DataParallel parallel(*model, communicator);
+  const at::Tensor x = numbers({4, 3, 5, 5}, 1);
+  for (int step = 0; step < 2; ++step) {
+    copy_parameters(*model, *reference);
+    reference->zero_grad();
+    model->zero_grad();
+    reference->forward(x).square().mean().backward();
+    model->forward(x.narrow(0, 2 * communicator.rank(), 2)).square().mean().backward();
+    parallel.finish();
+    EXPECT_EQ(model->weight.grad().strides(), model->weight.strides());
+    EXPECT_LE(gradient_error(*model, *reference), 1e-12);
+  }
 }
 
 /// Mean over ranks of the norm of the gradient that the rank's rows alone would give.
@@ -269,41 +226,31 @@ double mean_gradient_norm(Mlp& model, const at::Tensor& x, const at::Tensor& y, 
   return sum / ranks;
 }
 
-struct WireCase {
-  const char* wire;
-  double epsilon;  // half an ulp of 1
-  int ranks;
+/// Ranks, strategy without its end, type on the wire and half an ulp of its 1.
+class Wire
+    : public testing::TestWithParam<std::tuple<int, const char*, std::pair<const char*, double>>> {
 };
 
-class Wire : public testing::TestWithParam<std::tuple<const char*, WireCase>> {};
-
-std::string name_of_wire_case(const testing::TestParamInfo<Wire::ParamType>& info) {
-  const std::string strategy = std::get<0>(info.param);
-  const WireCase& c = std::get<1>(info.param);
-  return strategy.substr(0, strategy.find('(')) + c.wire + "On" + std::to_string(c.ranks);
-}
-
 TEST_P(Wire, SixteenBitsTravelScaledAndComeBackAsFloat) {
-  const auto& [strategy, c] = GetParam();
-  ranks(c.ranks, [&, strategy = strategy, c = c](Communicator& communicator) {
+  ranks(std::get<int>(GetParam()), [](Communicator& communicator) {
+    const auto [n, strategy, wire] = GetParam();
     PairedMlp pair(communicator, at::kFloat);
     Mlp &model = pair.model, &reference = pair.reference;
-    DataParallel parallel(model, communicator, {.strategy = strategy + std::string(c.wire) + ")"});
-    std::int64_t elements = 0;
-    for (const at::Tensor& p : model.parameters()) elements += p.numel();
+    DataParallel parallel(model, communicator,
+                          {.strategy = std::string(strategy) + wire.first + ")"});
     for (int step = 0; step < 4; ++step) {
       ++pair.batch;
       copy_parameters(model, reference);
-      const double mean_norm = mean_gradient_norm(reference, pair.input(), pair.target(), c.ranks);
+      const double mean_norm = mean_gradient_norm(reference, pair.input(), pair.target(), n);
       pair.begin_step(step != 1);
       pair.reference_loss().backward();
       pair.model_loss().backward();
-      EXPECT_EQ(parallel.finish().bytes, 2 * elements);
+      EXPECT_EQ(parallel.finish().bytes, 2 * flat(model).numel());
       EXPECT_EQ(model.a->weight.grad().scalar_type(), at::kFloat);
       // One cast of g_r / ranks and ranks - 1 rounded sums, each within epsilon of a value of at
       // most mean |g_r|; the norm of that is at most the mean of the norms.
       EXPECT_LE(gradient_error(model, reference),
-                c.ranks * c.epsilon * mean_norm / gradient_norm(reference) + tolerance(at::kFloat))
+                n * wire.second * mean_norm / gradient_norm(reference) + tolerance(at::kFloat))
           << "step " << step;
       require_bitwise_equal(communicator, model);
     }
@@ -311,102 +258,90 @@ TEST_P(Wire, SixteenBitsTravelScaledAndComeBackAsFloat) {
 }
 INSTANTIATE_TEST_SUITE_P(
     Types, Wire,
-    testing::Combine(testing::Values("bulk(wire=", "ddp(first=64B,bucket=512B,wire=",
+    testing::Combine(testing::Values(2, 4),
+                     testing::Values("bulk(wire=", "ddp(first=64B,bucket=512B,wire=",
                                      "optimal(wire="),
-                     testing::Values(WireCase{"fp16", 0x1p-11, 2}, WireCase{"fp16", 0x1p-11, 4},
-                                     WireCase{"bf16", 0x1p-8, 2}, WireCase{"bf16", 0x1p-8, 4})),
-    name_of_wire_case);
+                     testing::Values(std::pair{"fp16", 0x1p-11}, std::pair{"bf16", 0x1p-8})));
 
-TEST(DataParallel, BuffersFollowRankZeroUnlessKept) {
+TEST_ON(DataParallel, BuffersFollowRankZeroUnlessKept, ranks, 2) {
   for (const BufferPolicy policy : {BufferPolicy::broadcast, BufferPolicy::keep}) {
-    ranks(2, [policy](Communicator& communicator) {
-      torch::nn::BatchNorm1d model(6);
-      DataParallel parallel(*model, communicator, {.buffers = policy});
-      const at::Tensor x = numbers({kBatch, 6}, communicator.rank(), at::kFloat);
-      model->forward(x).square().mean().backward();
-      const at::Tensor mine = model->running_mean.clone();
-      parallel.finish();
-      const bool kept = torch::equal(model->running_mean, mine);
-      EXPECT_EQ(kept, policy == BufferPolicy::keep || communicator.rank() == 0);
-      if (policy == BufferPolicy::broadcast) require_bitwise_equal(communicator, *model);
-      EXPECT_EQ(model->num_batches_tracked.item<std::int64_t>(), 1);
-    });
+    torch::nn::BatchNorm1d model(6);
+    DataParallel parallel(*model, communicator, {.buffers = policy});
+    const at::Tensor x = numbers({kBatch, 6}, communicator.rank(), at::kFloat);
+    model->forward(x).square().mean().backward();
+    const at::Tensor mine = model->running_mean.clone();
+    parallel.finish();
+    const bool kept = torch::equal(model->running_mean, mine);
+    EXPECT_EQ(kept, policy == BufferPolicy::keep || communicator.rank() == 0);
+    if (policy == BufferPolicy::broadcast) require_bitwise_equal(communicator, *model);
+    EXPECT_EQ(model->num_batches_tracked.item<std::int64_t>(), 1);
   }
 }
 
-TEST(DataParallel, OfAGroupExchangesWithinIt) {
-  ranks(4, [](Communicator& communicator) {
-    const int number = communicator.rank() / 2;
-    const auto group = communicator.split(number, 0, "pair " + std::to_string(number));
-    PairedMlp pair(*group);  // with a batch of its own
-    pair.batch = 10 * number;
-    DataParallel parallel(pair.model, *group);
-    for (int step = 0; step < 3; ++step) {
-      pair.step(parallel);
-      pair.expect_equal("of the pair's samples");
-    }
-  });
+TEST_ON(DataParallel, OfAGroupExchangesWithinIt, ranks, 4) {
+  const int number = communicator.rank() / 2;
+  const auto group = communicator.split(number, 0, "pair " + std::to_string(number));
+  PairedMlp pair(*group);  // with a batch of its own
+  pair.batch = 10 * number;
+  DataParallel parallel(pair.model, *group);
+  for (int step = 0; step < 3; ++step) {
+    pair.step(parallel);
+    pair.expect_equal("of the pair's samples");
+  }
 }
 
-TEST(DataParallel, FinishWithoutBackwardChangesNoGradient) {
-  ranks(2, [](Communicator& communicator) {
-    Mlp model;
-    {
-      DataParallel parallel(model, communicator);
-      parallel.finish();
-      loss_of(model, 1, 2).backward();
-      parallel.finish();
-      const at::Tensor gradient = model.a->weight.grad().clone();
-      EXPECT_EQ(parallel.finish().unused_everywhere, 6);
-      EXPECT_TRUE(torch::equal(model.a->weight.grad(), gradient));
-    }
-    // Its hooks are gone: a backward on one rank alone neither waits nor sends.
-    if (communicator.rank() == 1) loss_of(model, 1, 2).backward();
-  });
-}
-
-TEST(DataParallel, TheRebuiltPlanFollowsTheOrderOfReadiness) {
-  struct Backwards : torch::nn::Module {  // registered in the opposite order of use
-    torch::nn::Linear last = register_module("last", torch::nn::Linear(6, 3));
-    torch::nn::Linear first = register_module("first", torch::nn::Linear(6, 6));
-    at::Tensor forward(const at::Tensor& x) {
-      return last->forward(torch::tanh(first->forward(x)));
-    }
-  };
-  ranks(2, [](Communicator& communicator) {
-    Backwards model;
+TEST_ON(DataParallel, FinishWithoutBackwardChangesNoGradient, ranks, 2) {
+  Mlp model;
+  {
     DataParallel parallel(model, communicator);
-    EXPECT_EQ(parallel.plan().gradient_names.front(), "first.bias");  // reverse registration
-    for (int step = 0; step < 2; ++step) {
-      loss_of(model, 1, 2).backward();
-      parallel.finish();
-    }
-    EXPECT_THAT(parallel.plan().gradient_names.front(),
-                HasSubstr("last."));  // its gradients come first
-    EXPECT_GT(parallel.workload().backward_s, 0);
-  });
+    parallel.finish();
+    loss_of(model, 1, 2).backward();
+    parallel.finish();
+    const at::Tensor gradient = model.a->weight.grad().clone();
+    EXPECT_EQ(parallel.finish().unused_everywhere, 6);
+    EXPECT_TRUE(torch::equal(model.a->weight.grad(), gradient));
+  }
+  // Its hooks are gone: a backward on one rank alone neither waits nor sends.
+  if (communicator.rank() == 1) loss_of(model, 1, 2).backward();
 }
 
-TEST(DataParallel, RecordsEachBucketOfEachStep) {
-  ranks(2, [](Communicator& communicator) {
-    Mlp model;
-    exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
-    DataParallel parallel(model, communicator,
-                          {.strategy = "ddp(first=64B,bucket=512B)", .recorder = &recorder});
-    for (int step = 0; step < 3; ++step) {
-      recorder.begin_step(step);
-      loss_of(model, 1, 2).backward();
-      parallel.finish();
-    }
-    const doc::Timeline timeline = exec::gather_timeline(communicator, recorder.timeline());
-    if (communicator.rank() != 0) return;
-    std::map<std::pair<int, int>, std::int64_t> bytes;
-    for (const doc::Event& event : timeline.events)
-      if (event.kind == doc::TaskKind::all_reduce) bytes[{event.rank, event.step}] += event.bytes;
-    EXPECT_EQ(bytes.size(), 6u);  // 2 ranks, 3 steps
-    // 6*16+16 + 16*16+16 + 16*3+3 = 435 floats; 6 flags of gradients, and those of the step
-    for (const auto& [key, sum] : bytes) EXPECT_EQ(sum, 4 * (435 + 6 + doc::kStepFlags));
-  });
+struct Backwards : torch::nn::Module {  // registered in the opposite order of use
+  torch::nn::Linear last = register_module("last", torch::nn::Linear(6, 3));
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(6, 6));
+  at::Tensor forward(const at::Tensor& x) { return last->forward(torch::tanh(first->forward(x))); }
+};
+
+TEST_ON(DataParallel, TheRebuiltPlanFollowsTheOrderOfReadiness, ranks, 2) {
+  Backwards model;
+  DataParallel parallel(model, communicator);
+  EXPECT_EQ(parallel.plan().gradient_names.front(), "first.bias");  // reverse registration
+  for (int step = 0; step < 2; ++step) {
+    loss_of(model, 1, 2).backward();
+    parallel.finish();
+  }
+  EXPECT_THAT(parallel.plan().gradient_names.front(),
+              HasSubstr("last."));  // its gradients come first
+  EXPECT_GT(parallel.workload().backward_s, 0);
+}
+
+TEST_ON(DataParallel, RecordsEachBucketOfEachStep, ranks, 2) {
+  Mlp model;
+  exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
+  DataParallel parallel(model, communicator,
+                        {.strategy = "ddp(first=64B,bucket=512B)", .recorder = &recorder});
+  for (int step = 0; step < 3; ++step) {
+    recorder.begin_step(step);
+    loss_of(model, 1, 2).backward();
+    parallel.finish();
+  }
+  const doc::Timeline timeline = exec::gather_timeline(communicator, recorder.timeline());
+  if (communicator.rank() != 0) return;
+  std::map<std::pair<int, int>, std::int64_t> bytes;
+  for (const doc::Event& event : timeline.events)
+    if (event.kind == doc::TaskKind::all_reduce) bytes[{event.rank, event.step}] += event.bytes;
+  EXPECT_EQ(bytes.size(), 6u);  // 2 ranks, 3 steps
+  // 6*16+16 + 16*16+16 + 16*3+3 = 435 floats; 6 flags of gradients, and those of the step
+  for (const auto& [key, sum] : bytes) EXPECT_EQ(sum, 4 * (435 + 6 + doc::kStepFlags));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "linerate/core/error.hpp"
 #include "torch_adapter/noting_communicator.hpp"
 #include "torch_adapter/parity.hpp"
+#include "torch_adapter/rank_tests.hpp"
 #include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
@@ -21,8 +22,11 @@ namespace {
 
 using comm::Communicator;
 using testing::AllOf;
+using testing::Each;
+using testing::Ge;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Le;
 using testing::SizeIs;
 using testing::StartsWith;
 
@@ -43,160 +47,131 @@ struct TwoTensors {
 
 // Loaded, moved, retyped
 
-TEST(Changed, WeightsLoadedAfterWrappingGoOnBeingExchanged) {
-  with_pair_step_by_step(2, 5, [](PairedMlp& pair, DataParallel& parallel, int step) {
-    if (step == 2) {
-      Mlp other;
-      other.to(at::kDouble);
-      {
-        const torch::NoGradGuard no_grad;
-        for (at::Tensor& p : other.parameters()) p.copy_(numbers(p.sizes(), 3.25));
-      }
-      std::stringstream saved;
-      torch::serialize::OutputArchive out;
-      other.save(out);
-      out.save_to(saved);
-      torch::serialize::InputArchive in;
-      in.load_from(saved);
-      pair.model.load(in);
+TEST_BY_STEPS(Changed, WeightsLoadedAfterWrappingGoOnBeingExchanged, 2, 5) {
+  if (step == 2) {
+    Mlp other;
+    other.to(at::kDouble);
+    {
+      const torch::NoGradGuard no_grad;
+      for (at::Tensor& p : other.parameters()) p.copy_(numbers(p.sizes(), 3.25));
     }
-    pair.step(parallel);
-  });
+    std::stringstream saved;
+    torch::serialize::OutputArchive out;
+    other.save(out);
+    out.save_to(saved);
+    torch::serialize::InputArchive in;
+    in.load_from(saved);
+    pair.model.load(in);
+  }
+  pair.step(parallel);
 }
 
-TEST(Changed, WeightsThatWereLoadedOnOneRankAloneAreAnErrorOnEveryRank) {
-  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
-    for (int step = 0; step < 2; ++step) pair.step(parallel);
-    if (pair.communicator.rank() == 1)
-      pair.model.b->weight.set_data(torch::zeros({16, 16}, at::kDouble));
-    pair.begin_step_with_pass();
-    EXPECT_THAT(thrown_by<CommError>([&] { parallel.finish(); }),
-                AllOf(HasSubstr("\"net\""), HasSubstr("b.weight"), HasSubstr("rank 1")));
-    // Once they agree, it goes on.
-    const c10::NoGradGuard no_grad;
-    pair.model.b->weight.set_data(torch::ones({16, 16}, at::kDouble));
-    c10::AutoGradMode grad(true);
-    pair.step(parallel);
-    pair.expect_equal("after all ranks have the same weights");
-  });
+TEST_WITH_PAIR(Changed, ARetypedModelIsPlannedAnew, 2) {
+  for (int step = 0; step < 2; ++step) pair.step(parallel);
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    pair.model.zero_grad();
+    for (Mlp* m : {&pair.model, &pair.reference}) m->to(type);
+    for (int step = 0; step < 4; ++step) {
+      EXPECT_EQ(pair.step(parallel).rounds, step == 0 ? 2 : 1);
+      EXPECT_EQ(pair.model.a->weight.grad().scalar_type(), type);
+      pair.expect_equal(c10::toString(type) + (", step " + std::to_string(step)));
+    }
+  }
 }
 
-TEST(Changed, ARetypedModelIsPlannedAnew) {
-  with_pair(
-      2,
-      [](PairedMlp& pair, DataParallel& parallel) {
-        for (int step = 0; step < 2; ++step) {
-          pair.begin_step();
-          pair.model_loss().backward();
-          parallel.finish();
-        }
-        pair.model.zero_grad();
-        pair.model.to(at::kDouble);
-        pair.reference.to(at::kDouble);
-        for (int step = 0; step < 4; ++step) {
-          EXPECT_EQ(pair.step(parallel).rounds, step == 0 ? 2 : 1);
-          EXPECT_EQ(pair.model.a->weight.grad().scalar_type(), at::kDouble);
-          pair.expect_equal("f64, step " + std::to_string(step));
-        }
-      },
-      at::kFloat);
-}
-
-TEST(Changed, TypeOrTrainingOnOneRankAloneIsAnErrorOnEveryRank) {
+/// Once the ranks agree again, it goes on.
+TEST(Changed, WeightsTypeOrTrainingOnOneRankAloneAreAnErrorOnEveryRank) {
   struct Row {
-    bool is_frozen;
-    void (*change)(Mlp&);
+    void (*set)(bool changed, Mlp&);
     std::vector<std::string> words;
   };
   for (const Row& row :
-       {Row{false, [](Mlp& m) { m.to(at::kFloat); }, {"Float", "Double", "rank 1"}},
-        Row{true, [](Mlp& m) { m.b->weight.set_requires_grad(true); }, {"b.weight"}}})
-    ranks(2, [&row](Communicator& communicator) {
+       {Row{[](bool changed, Mlp&m) {
+              m.b->weight.set_data(torch::full({16, 16}, changed ? 0.0 : 1.0, at::kDouble));
+            },
+            {"\"net\"", "b.weight", "rank 1"}},
+        Row{[](bool changed, Mlp&m) { m.to(changed ? at::kFloat : at::kDouble); },
+            {"Float", "Double", "rank 1"}},
+        Row{[](bool changed, Mlp&m) { m.b->weight.set_requires_grad(changed); }, {"b.weight"}}})
+    ranks(3, [&row](Communicator& communicator) {
       PairedMlp pair(communicator);
-      pair.model.b->weight.set_requires_grad(!row.is_frozen);
-      DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
-      const auto step = [&] {
-        pair.model.zero_grad();
-        pair.model_loss().backward();
-        parallel.finish();
-      };
-      for (int i = 0; i < 2; ++i) step();
-      if (communicator.rank() == 1) row.change(pair.model);
-      const std::string said = thrown_by<CommError>(step);
+      for (Mlp* m : {&pair.model, &pair.reference}) row.set(false, *m);
+      DataParallel parallel(pair.model, communicator, {.strategy = kBuckets, .name = "net"});
+      for (int i = 0; i < 2; ++i) pair.step(parallel);
+      if (communicator.rank() == 1) row.set(true, pair.model);
+      pair.model.zero_grad();
+      pair.model_loss().backward();
+      const std::string said = thrown_by<CommError>([&] { parallel.finish(); });
       for (const std::string& word : row.words) EXPECT_THAT(said, HasSubstr(word));
-    });
-}
-
-TEST(Changed, AThawedParameterIsExchangedFromItsFirstGradientOn) {
-  ranks(2, [](Communicator& communicator) {
-    PairedMlp pair(communicator);
-    for (Mlp* m : {&pair.model, &pair.reference}) m->b->weight.set_requires_grad(false);
-    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
-    for (int step = 0; step < 5; ++step) {
-      if (step == 2)
-        for (Mlp* m : {&pair.model, &pair.reference}) m->b->weight.set_requires_grad(true);
+      row.set(false, pair.model);
       pair.step(parallel);
-      EXPECT_EQ(pair.model.b->weight.grad().defined(), step >= 2);
-      pair.expect_equal("step " + std::to_string(step));
-    }
-  });
-}
-
-TEST(Changed, AParameterOfAnotherSizeIsPlannedAnewOrRefused) {
-  for (const int when : {1, 2, 3})  // before the second plan, and behind it
-    ranks(2, [when](Communicator& communicator) {
-      TwoTensors two{communicator, "ddp", 4};
-      at::Tensor& b = two.b;
-      const auto step = [&] {
-        two.clear();
-        ((two.a.sum() + b.sum()) * (communicator.rank() + 1)).backward();
-        return two.parallel.finish();
-      };
-      for (int i = 0; i < when; ++i) step();
-      b.set_data(torch::ones({1000}));
-      EXPECT_EQ(step().rounds, 2);
-      EXPECT_TRUE(torch::equal(b.grad(), torch::full({1000}, 1.5f)));
-      EXPECT_EQ(step().rounds, 1);
-      if (communicator.rank() == 1) b.set_data(torch::ones({7}));
-      EXPECT_THAT(thrown_by<CommError>(step), AllOf(HasSubstr("1000"), HasSubstr("rank 1")));
+      pair.expect_equal("after all ranks agree again");
     });
 }
 
-TEST(Changed, BuffersMayGetOtherMemory) {
-  ranks(2, [](Communicator& communicator) {
-    torch::nn::BatchNorm1d model(6);
-    DataParallel parallel(*model, communicator);
-    for (int step = 0; step < 4; ++step) {
-      if (step == 2) model->running_mean.set_data(torch::zeros({6}));
-      const at::Tensor x = numbers({kBatch, 6}, communicator.rank() + step, at::kFloat);
-      model->forward(x).square().mean().backward();
-      // Freed between backward and finish(): nothing may keep where it was.
-      if (step == 3) model->running_var.set_data(torch::ones({6}));
-      parallel.finish();
-      require_bitwise_equal(communicator, *model);
-    }
-  });
+TEST_ON(Changed, AThawedParameterIsExchangedFromItsFirstGradientOn, ranks, 2) {
+  PairedMlp pair(communicator);
+  for (Mlp* m : {&pair.model, &pair.reference}) m->b->weight.set_requires_grad(false);
+  DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+  for (int step = 0; step < 5; ++step) {
+    if (step == 2)
+      for (Mlp* m : {&pair.model, &pair.reference}) m->b->weight.set_requires_grad(true);
+    pair.step(parallel);
+    EXPECT_EQ(pair.model.b->weight.grad().defined(), step >= 2);
+    pair.expect_equal("step " + std::to_string(step));
+  }
 }
 
-TEST(Changed, BuffersOfAnotherSizeArePlannedAnewOrRefused) {
-  ranks(2, [](Communicator& communicator) {
-    torch::nn::BatchNorm1d model(6);
-    const at::Tensor extra = torch::zeros({4});
-    model->register_buffer("extra", extra);
-    DataParallel parallel(*model, communicator);
-    const auto backward = [&] {
-      model->forward(numbers({kBatch, 6}, 1, at::kFloat)).square().mean().backward();
+TEST_ON(Changed, AParameterOfAnotherSizeIsPlannedAnewOrRefused, ranks, 2) {
+  for (const int when : {1, 2, 3}) {  // before the second plan, and behind it
+    TwoTensors two{communicator, "ddp", 4};
+    at::Tensor& b = two.b;
+    const auto step = [&] {
+      two.clear();
+      ((two.a.sum() + b.sum()) * (communicator.rank() + 1)).backward();
+      return two.parallel.finish();
     };
-    backward();
+    for (int i = 0; i < when; ++i) step();
+    b.set_data(torch::ones({1000}));
+    EXPECT_EQ(step().rounds, 2);
+    EXPECT_TRUE(torch::equal(b.grad(), torch::full({1000}, 1.5f)));
+    EXPECT_EQ(step().rounds, 1);
+    if (communicator.rank() == 1) b.set_data(torch::ones({7}));
+    EXPECT_THAT(thrown_by<CommError>(step), AllOf(HasSubstr("1000"), HasSubstr("rank 1")));
+  }
+}
+
+TEST_ON(Changed, BuffersMayGetOtherMemory, ranks, 2) {
+  torch::nn::BatchNorm1d model(6);
+  DataParallel parallel(*model, communicator);
+  for (int step = 0; step < 4; ++step) {
+    if (step == 2) model->running_mean.set_data(torch::zeros({6}));
+    const at::Tensor x = numbers({kBatch, 6}, communicator.rank() + step, at::kFloat);
+    model->forward(x).square().mean().backward();
+    // Freed between backward and finish(): nothing may keep where it was.
+    if (step == 3) model->running_var.set_data(torch::ones({6}));
     parallel.finish();
-    extra.set_data(torch::full({100}, communicator.rank()));
-    backward();
-    parallel.finish();
-    EXPECT_EQ(extra.sum().item<int>(), 0);  // rank 0's
-    if (communicator.rank() == 1) extra.set_data(torch::zeros({100000}));
-    backward();
-    EXPECT_THAT(thrown_by<CommError>([&] { parallel.finish(); }), HasSubstr("100000"));
-  });
+    require_bitwise_equal(communicator, *model);
+  }
+}
+
+TEST_ON(Changed, BuffersOfAnotherSizeArePlannedAnewOrRefused, ranks, 2) {
+  torch::nn::BatchNorm1d model(6);
+  const at::Tensor extra = torch::zeros({4});
+  model->register_buffer("extra", extra);
+  DataParallel parallel(*model, communicator);
+  const auto backward = [&] {
+    model->forward(numbers({kBatch, 6}, 1, at::kFloat)).square().mean().backward();
+  };
+  backward();
+  parallel.finish();
+  extra.set_data(torch::full({100}, communicator.rank()));
+  backward();
+  parallel.finish();
+  EXPECT_EQ(extra.sum().item<int>(), 0);  // rank 0's
+  if (communicator.rank() == 1) extra.set_data(torch::zeros({100000}));
+  backward();
+  EXPECT_THAT(thrown_by<CommError>([&] { parallel.finish(); }), HasSubstr("100000"));
 }
 
 // Backward passes
@@ -212,11 +187,9 @@ TEST(Backward, ARankWithoutOneCountsAsZeroAndIsWarnedOnce) {
     if (step < 2 || pair.communicator.rank() != 1) pair.model_loss().backward();
     parallel.finish();
   });
-  if (testing::Test::IsSkipped()) return;
-  const auto said = warnings.with("without a backward pass");
-  for (const std::string& one : said)
-    EXPECT_THAT(one, AllOf(HasSubstr("rank 1 finishes step 2"), HasSubstr("set_batch(0)")));
-  EXPECT_LE(said.size(), 1u);  // none in the processes of other ranks
+  EXPECT_THAT(warnings.with("without a backward pass"),
+              AllOf(SizeIs(Le(1u)),  // none in the processes of other ranks
+                    Each(AllOf(HasSubstr("rank 1 finishes step 2"), HasSubstr("set_batch(0)")))));
 }
 
 /// Gives no gradient at all for its input, as a custom function may.
@@ -230,18 +203,16 @@ struct Severed : torch::autograd::Function<Severed> {
   }
 };
 
-TEST(Backward, AnUndefinedGradientOnOneRankCountsAsZeroThere) {
-  ranks(2, [](Communicator& communicator) {
-    TwoTensors two{communicator, "bulk"};
-    for (int step = 0; step < 3; ++step) {
-      two.clear();
-      const at::Tensor used = communicator.rank() == 0 ? two.b : Severed::apply(two.b);
-      (two.a * 2 + used * 4).sum().backward();
-      two.parallel.finish();
-      EXPECT_TRUE(torch::equal(two.a.grad(), torch::full({3}, 2.0f)));
-      EXPECT_TRUE(torch::equal(two.b.grad(), torch::full({3}, 2.0f)));  // (4 + 0) / 2
-    }
-  });
+TEST_ON(Backward, AnUndefinedGradientOnOneRankCountsAsZeroThere, ranks, 2) {
+  TwoTensors two{communicator, "bulk"};
+  for (int step = 0; step < 3; ++step) {
+    two.clear();
+    const at::Tensor used = communicator.rank() == 0 ? two.b : Severed::apply(two.b);
+    (two.a * 2 + used * 4).sum().backward();
+    two.parallel.finish();
+    EXPECT_TRUE(torch::equal(two.a.grad(), torch::full({3}, 2.0f)));
+    EXPECT_TRUE(torch::equal(two.b.grad(), torch::full({3}, 2.0f)));  // (4 + 0) / 2
+  }
 }
 
 TEST(Backward, GradientsThatTheProgramWritesAreExchangedAndThoseLeftStandingAreNot) {
@@ -264,9 +235,7 @@ TEST(Backward, GradientsThatTheProgramWritesAreExchangedAndThoseLeftStandingAreN
     EXPECT_EQ(parallel.finish().unused_everywhere, 2);
     EXPECT_TRUE(torch::equal(b.grad(), torch::full({4}, 2.0f)));
   });
-  if (testing::Test::IsSkipped()) return;
-  for (const std::string& one : warnings.with("without a backward pass"))
-    EXPECT_THAT(one, HasSubstr("finishes step 4"));
+  EXPECT_THAT(warnings.with("without a backward pass"), Each(HasSubstr("finishes step 4")));
 }
 
 TEST(Backward, AccumulatingBehindTheExchangingOneCountsToo) {
@@ -280,54 +249,48 @@ TEST(Backward, AccumulatingBehindTheExchangingOneCountsToo) {
     });
 }
 
-TEST(Backward, AccumulatingOnOneRankAloneKeepsAllInStep) {
-  with_pair_step_by_step(2, 4, [](PairedMlp& pair, DataParallel& parallel, int) {
-    pair.begin_step_with_pass();
-    if (pair.communicator.rank() == 1) parallel.accumulate([&] { pair.model_loss().backward(); });
-    (pair.reference_loss_of(1) / 2).backward();  // what rank 1 adds
-    parallel.finish();
-  });
+TEST_BY_STEPS(Backward, AccumulatingOnOneRankAloneKeepsAllInStep, 2, 4) {
+  pair.begin_step_with_pass();
+  if (pair.communicator.rank() == 1) parallel.accumulate([&] { pair.model_loss().backward(); });
+  (pair.reference_loss_of(1) / 2).backward();  // what rank 1 adds
+  parallel.finish();
 }
 
-TEST(Backward, WhatWasAccumulatedAndClearedCountsAsUnused) {
-  ranks(2, [](Communicator& communicator) {
-    TwoTensors two{communicator, "bulk"};
-    for (int step = 0; step < 3; ++step) {
-      two.parallel.accumulate([&] { (two.a + two.b).sum().backward(); });
-      two.clear();
-      (two.a * 2).sum().backward();
-      EXPECT_EQ(two.parallel.finish().unused_everywhere, 1);
-      EXPECT_TRUE(torch::equal(two.a.grad(), torch::full({3}, 2.0f)));
-      EXPECT_FALSE(two.b.grad().defined());
-      two.clear();
-    }
-  });
+TEST_ON(Backward, WhatWasAccumulatedAndClearedCountsAsUnused, ranks, 2) {
+  TwoTensors two{communicator, "bulk"};
+  for (int step = 0; step < 3; ++step) {
+    two.parallel.accumulate([&] { (two.a + two.b).sum().backward(); });
+    two.clear();
+    (two.a * 2).sum().backward();
+    EXPECT_EQ(two.parallel.finish().unused_everywhere, 1);
+    EXPECT_TRUE(torch::equal(two.a.grad(), torch::full({3}, 2.0f)));
+    EXPECT_FALSE(two.b.grad().defined());
+    two.clear();
+  }
 }
 
-TEST(Backward, MoreOrFewerThanLearnedAreRightAtOnceAndLearnedAgain) {
-  ranks(2, [](Communicator& communicator) {
-    PairedMlp pair(communicator);
-    NotingCommunicator noting(communicator);
-    DataParallel parallel(pair.model, noting, {.strategy = kBuckets});
-    const auto run = [&](int passes) {
-      pair.begin_step();
-      for (int i = 0; i < passes; ++i) pair.backward();
-      const StepReport report = parallel.finish();
-      pair.expect_equal(std::to_string(passes) + " passes");
-      return report.rounds;
-    };
-    EXPECT_EQ(run(1), 1);
-    EXPECT_EQ(run(1), 1);
-    EXPECT_EQ(run(3), 2);  // the first pass had left
-    EXPECT_EQ(run(3), 1);
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(run(1), 1);  // waits for finish()
-    static_cast<void>(noting.take());
+TEST_ON(Backward, MoreOrFewerThanLearnedAreRightAtOnceAndLearnedAgain, ranks, 2) {
+  PairedMlp pair(communicator);
+  NotingCommunicator noting(communicator);
+  DataParallel parallel(pair.model, noting, {.strategy = kBuckets});
+  const auto run = [&](int passes) {
     pair.begin_step();
-    pair.backward();
-    EXPECT_THAT(noting.take(), testing::Not(IsEmpty()));  // buckets leave early again
-    parallel.finish();
-    pair.expect_equal("learned again");
-  });
+    for (int i = 0; i < passes; ++i) pair.backward();
+    const StepReport report = parallel.finish();
+    pair.expect_equal(std::to_string(passes) + " passes");
+    return report.rounds;
+  };
+  EXPECT_EQ(run(1), 1);
+  EXPECT_EQ(run(1), 1);
+  EXPECT_EQ(run(3), 2);  // the first pass had left
+  EXPECT_EQ(run(3), 1);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(run(1), 1);  // waits for finish()
+  static_cast<void>(noting.take());
+  pair.begin_step();
+  pair.backward();
+  EXPECT_THAT(noting.take(), testing::Not(IsEmpty()));  // buckets leave early again
+  parallel.finish();
+  pair.expect_equal("learned again");
 }
 
 TEST(Backward, GradientsChangedAfterTheyLeftAreSentAgainWithOneWarning) {
@@ -343,56 +306,48 @@ TEST(Backward, GradientsChangedAfterTheyLeftAreSentAgainWithOneWarning) {
     EXPECT_EQ(parallel.finish().rounds, step == 0 ? 1 : 2);
   });
   if (testing::Test::IsSkipped()) return;
-  const auto said = warnings.with("after it was sent");
-  for (const std::string& one : said) EXPECT_THAT(one, HasSubstr("in step 1"));
-  EXPECT_GE(said.size(), 1u);
-  EXPECT_LE(said.size(), 2u);  // once a rank
+  EXPECT_THAT(warnings.with("after it was sent"),
+              AllOf(SizeIs(AllOf(Ge(1u), Le(2u))), Each(HasSubstr("in step 1"))));  // once a rank
 }
 
-TEST(Backward, AnExceptionInOneRanksPassLosesNothing) {
-  with_pair_step_by_step(2, 6, [](PairedMlp& pair, DataParallel& parallel, int step) {
-    const int rank = pair.communicator.rank();
+TEST_BY_STEPS(Backward, AnExceptionInOneRanksPassLosesNothing, 2, 6) {
+  const int rank = pair.communicator.rank();
+  pair.begin_step();
+  if (step % 3 == 2 && (step == 5 || rank == 1)) {
+    // In the middle of backward: c's gradients have come and their buckets have left.
+    const at::Tensor hidden = torch::tanh(pair.model.a->forward(rows(pair.input(), rank)));
+    hidden.register_hook(
+        [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("out of luck"); });
+    const at::Tensor out = pair.model.c->forward(torch::tanh(pair.model.b->forward(hidden)));
+    EXPECT_THROW(out.sum().backward(), std::runtime_error);
+    pair.model.zero_grad();  // and begins the step anew
+  }
+  pair.backward();
+  parallel.finish();
+}
+
+TEST_WITH_PAIR(Backward, NaNsAreTheSameBitsEverywhereAndPass, 3) {
+  for (int step = 0; step < 4; ++step) {
     pair.begin_step();
-    if (step % 3 == 2 && (step == 5 || rank == 1)) {
-      // In the middle of backward: c's gradients have come and their buckets have left.
-      const at::Tensor hidden = torch::tanh(pair.model.a->forward(rows(pair.input(), rank)));
-      hidden.register_hook(
-          [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("out of luck"); });
-      const at::Tensor out = pair.model.c->forward(torch::tanh(pair.model.b->forward(hidden)));
-      EXPECT_THROW(out.sum().backward(), std::runtime_error);
-      pair.model.zero_grad();  // and begins the step anew
-    }
-    pair.backward();
+    const double poison = step == 2 && pair.communicator.rank() == 1 ? std::nan("") : 1.0;
+    (pair.model_loss() * poison).backward();
     parallel.finish();
-  });
+    EXPECT_EQ(torch::isnan(pair.model.a->weight.grad()).any().item<bool>(), step == 2);
+    require_bitwise_equal(pair.communicator, pair.model);
+  }
 }
 
-TEST(Backward, NaNsAreTheSameBitsEverywhereAndPass) {
-  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
-    for (int step = 0; step < 4; ++step) {
-      pair.begin_step();
-      const double poison = step == 2 && pair.communicator.rank() == 1 ? std::nan("") : 1.0;
-      (pair.model_loss() * poison).backward();
-      parallel.finish();
-      EXPECT_EQ(torch::isnan(pair.model.a->weight.grad()).any().item<bool>(), step == 2);
-      require_bitwise_equal(pair.communicator, pair.model);
-    }
-  });
-}
-
-TEST(Backward, ASparseGradientIsRefusedOnEveryRank) {
-  ranks(2, [](Communicator& communicator) {
-    const at::Tensor table = torch::ones({5, 2}, torch::requires_grad());
-    DataParallel parallel({{"table", table}}, {}, communicator);
-    const bool sparse = communicator.rank() == 1;
-    torch::embedding(table, torch::tensor({1, 3}), -1, false, sparse).sum().backward();
-    EXPECT_THAT(thrown_by([&] { parallel.finish(); }),
-                AllOf(HasSubstr("rank 1"), HasSubstr("\"table\" is sparse")));
-    table.mutable_grad().reset();
-    torch::embedding(table, torch::tensor({1, 3}), -1, false, false).sum().backward();
-    parallel.finish();  // the object is usable
-    EXPECT_EQ(table.grad().sum().item<float>(), 4);
-  });
+TEST_ON(Backward, ASparseGradientIsRefusedOnEveryRank, ranks, 2) {
+  const at::Tensor table = torch::ones({5, 2}, torch::requires_grad());
+  DataParallel parallel({{"table", table}}, {}, communicator);
+  const bool sparse = communicator.rank() == 1;
+  torch::embedding(table, torch::tensor({1, 3}), -1, false, sparse).sum().backward();
+  EXPECT_THAT(thrown_by([&] { parallel.finish(); }),
+              AllOf(HasSubstr("rank 1"), HasSubstr("\"table\" is sparse")));
+  table.mutable_grad().reset();
+  torch::embedding(table, torch::tensor({1, 3}), -1, false, false).sum().backward();
+  parallel.finish();  // the object is usable
+  EXPECT_EQ(table.grad().sum().item<float>(), 4);
 }
 
 // finish()
@@ -427,183 +382,158 @@ TEST(Finish, ForgottenAtTheEndIsSaidByTheDestructor) {
     DataParallel again(other, communicator);  // the communicator is fit for another
   });
   if (testing::Test::IsSkipped()) return;
-  const auto said = warnings.with("destroyed before finish()");
-  EXPECT_GE(said.size(), 1u);
-  for (const std::string& one : said) EXPECT_THAT(one, HasSubstr("step 2"));
+  EXPECT_THAT(warnings.with("destroyed before finish()"),
+              AllOf(SizeIs(Ge(1u)), Each(HasSubstr("step 2"))));
 }
 
-TEST(Finish, LocalStepsInsideAccumulateAreNoMistake) {
-  with_pair_step_by_step(2, 3, [](PairedMlp& pair, DataParallel& parallel, int) {
-    torch::optim::SGD optimizer(pair.model.parameters(), 0.0);
-    for (int local = 0; local < 2; ++local) {
-      optimizer.zero_grad();
-      parallel.accumulate([&] { pair.model_loss().backward(); });
-      optimizer.step();
-    }
-    pair.step(parallel);
-  });
+TEST_BY_STEPS(Finish, LocalStepsInsideAccumulateAreNoMistake, 2, 3) {
+  torch::optim::SGD optimizer(pair.model.parameters(), 0.0);
+  for (int local = 0; local < 2; ++local) {
+    optimizer.zero_grad();
+    parallel.accumulate([&] { pair.model_loss().backward(); });
+    optimizer.step();
+  }
+  pair.step(parallel);
 }
 
-TEST(Finish, ReasonsToRefuseReachEveryRankAndTheNextStepRuns) {
-  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
-    for (int step = 0; step < 6; ++step) {
-      pair.begin_step_with_pass();
-      if (step % 3 == 2) {
-        const at::Tensor own = pair.model.a->weight.grad().clone();
-        if (pair.communicator.rank() == 2) parallel.refuse_step("the loss is nan");
-        EXPECT_THAT(
-            thrown_by<InputError>([&] { parallel.finish(); }),
-            AllOf(HasSubstr("rank 2"), HasSubstr("\"net\" of Mlp: step " + std::to_string(step)),
-                  HasSubstr("the loss is nan")));
-        EXPECT_TRUE(torch::equal(pair.model.a->weight.grad(), own));
-      } else {
-        parallel.finish();
-        pair.expect_equal("step " + std::to_string(step));
-      }
-    }
-  });
-}
-
-TEST(SkipStep, DrainsAndDiscardsWhateverHadLeft) {
-  with_pair_step_by_step(3, 8, [](PairedMlp& pair, DataParallel& parallel, int step) {
-    pair.begin_step();
-    // Some ranks have computed, others not; also in the very first step.
-    if (step % 4 == 0) {
-      if (pair.communicator.rank() != 1) pair.model_loss().backward();
-      parallel.skip_step();
-      for (const at::Tensor& p : pair.model.parameters()) EXPECT_FALSE(p.grad().defined());
-    }
-    pair.step(parallel);
-  });
-}
-
-TEST(SkipStep, OnSomeRanksOnlyIsAnErrorOnAll) {
-  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
-    for (int step = 0; step < 2; ++step) pair.step(parallel);
+TEST_WITH_PAIR(Finish, ReasonsToRefuseReachEveryRankAndTheNextStepRuns, 3) {
+  for (int step = 0; step < 6; ++step) {
     pair.begin_step_with_pass();
-    EXPECT_THAT(thrown_by([&] {
-                  pair.communicator.rank() == 1 ? parallel.skip_step() : void(parallel.finish());
-                }),
-                AllOf(HasSubstr("rank 0: finish()"), HasSubstr("rank 1: skip_step()")));
-    pair.step(parallel);
-    pair.expect_equal("after the disagreement");
-  });
+    if (step % 3 == 2) {
+      const at::Tensor own = pair.model.a->weight.grad().clone();
+      if (pair.communicator.rank() == 2) parallel.refuse_step("the loss is nan");
+      EXPECT_THAT(
+          thrown_by<InputError>([&] { parallel.finish(); }),
+          AllOf(HasSubstr("rank 2"), HasSubstr("\"net\" of Mlp: step " + std::to_string(step)),
+                HasSubstr("the loss is nan")));
+      EXPECT_TRUE(torch::equal(pair.model.a->weight.grad(), own));
+    } else {
+      parallel.finish();
+      pair.expect_equal("step " + std::to_string(step));
+    }
+  }
 }
 
-TEST(Weights, AreComparedOnDemandAndTheFirstThatDiffersIsNamed) {
-  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
-    parallel.require_same_weights("at the start");
-    const torch::NoGradGuard no_grad;
-    if (pair.communicator.rank() == 2) pair.model.b->bias[3] += 1e-16;
-    if (pair.communicator.rank() == 2) pair.model.c->weight[0][0] += 1;
-    EXPECT_THAT(thrown_by<CommError>([&] { parallel.require_same_weights("after step 7"); }),
-                AllOf(HasSubstr("after step 7"), HasSubstr("b.bias"), HasSubstr("rank 2")));
-  });
+TEST_BY_STEPS(SkipStep, DrainsAndDiscardsWhateverHadLeft, 3, 8) {
+  pair.begin_step();
+  // Some ranks have computed, others not; also in the very first step.
+  if (step % 4 == 0) {
+    if (pair.communicator.rank() != 1) pair.model_loss().backward();
+    parallel.skip_step();
+    for (const at::Tensor& p : pair.model.parameters()) EXPECT_FALSE(p.grad().defined());
+  }
+  pair.step(parallel);
 }
 
-TEST(Step, OfASmallModelIsOneCollective) {
-  ranks(2, [](Communicator& inner) {
-    NotingCommunicator communicator(inner);
-    PairedMlp pair(inner);
-    DataParallel parallel(pair.model, communicator, {.name = "net"});
-    for (int step = 0; step < 2; ++step) pair.step(parallel);
-    static_cast<void>(communicator.take());
-    pair.step(parallel);
-    const std::vector<std::string> sent = communicator.take();
-    ASSERT_THAT(sent, SizeIs(1));
-    EXPECT_THAT(sent[0], HasSubstr("net step 2: all-reduce bucket 0"));
-  });
+TEST_WITH_PAIR(SkipStep, OnSomeRanksOnlyIsAnErrorOnAll, 3) {
+  for (int step = 0; step < 2; ++step) pair.step(parallel);
+  pair.begin_step_with_pass();
+  EXPECT_THAT(thrown_by([&] {
+                pair.communicator.rank() == 1 ? parallel.skip_step() : void(parallel.finish());
+              }),
+              AllOf(HasSubstr("rank 0: finish()"), HasSubstr("rank 1: skip_step()")));
+  pair.step(parallel);
+  pair.expect_equal("after the disagreement");
+}
+
+TEST_WITH_PAIR(Weights, AreComparedOnDemandAndTheFirstThatDiffersIsNamed, 3) {
+  parallel.require_same_weights("at the start");
+  const torch::NoGradGuard no_grad;
+  if (pair.communicator.rank() == 2) pair.model.b->bias[3] += 1e-16;
+  if (pair.communicator.rank() == 2) pair.model.c->weight[0][0] += 1;
+  EXPECT_THAT(thrown_by<CommError>([&] { parallel.require_same_weights("after step 7"); }),
+              AllOf(HasSubstr("after step 7"), HasSubstr("b.bias"), HasSubstr("rank 2")));
+}
+
+TEST_ON(Step, OfASmallModelIsOneCollective, ranks, 2) {
+  NotingCommunicator noting(communicator);
+  PairedMlp pair(communicator);
+  DataParallel parallel(pair.model, noting, {.name = "net"});
+  for (int step = 0; step < 2; ++step) pair.step(parallel);
+  static_cast<void>(noting.take());
+  pair.step(parallel);
+  const std::vector<std::string> sent = noting.take();
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_THAT(sent[0], HasSubstr("net step 2: all-reduce bucket 0"));
 }
 
 /// Two models whose parameters have the same names.
 struct Generator : Mlp {};
 struct Discriminator : Mlp {};
 
-TEST(SeveralObjects, SayWhoseParameterIsMeantWithoutANameToo) {
-  ranks(2, [](Communicator& communicator) {
-    Generator generator;
-    Discriminator first, second;
-    DataParallel g(generator, communicator), d(first, communicator), e(second, communicator);
-    const auto differs = [&](DataParallel& parallel, Mlp& model) {
-      const torch::NoGradGuard no_grad;
-      if (communicator.rank() == 1) model.a->bias[0] += 1;
-      return thrown_by<CommError>([&] { parallel.require_same_weights("now"); });
-    };
-    EXPECT_THAT(differs(g, generator), HasSubstr("DataParallel of Generator: now"));
-    EXPECT_THAT(differs(d, first), HasSubstr("DataParallel (2) of Discriminator: now"));
-    EXPECT_THAT(differs(e, second), HasSubstr("DataParallel (3) of Discriminator: now"));
-    Mlp named, loose;
-    DataParallel n(named, communicator, {.name = "net"});
-    EXPECT_THAT(differs(n, named), HasSubstr("DataParallel \"net\" of Mlp: now"));
-    // What a constructor refuses has the name of the object that is not made.
-    if (communicator.rank() == 1) loose.a->bias.set_requires_grad(false);
-    EXPECT_THAT(thrown_by<CommError>([&] { DataParallel refused(loose, communicator); }),
-                AllOf(HasSubstr("DataParallel (4): model"), HasSubstr("a.bias")));
-  });
+TEST_ON(SeveralObjects, SayWhoseParameterIsMeantWithoutANameToo, ranks, 2) {
+  Generator generator;
+  Discriminator first, second;
+  DataParallel g(generator, communicator), d(first, communicator), e(second, communicator);
+  const auto differs = [&](DataParallel& parallel, Mlp& model) {
+    const torch::NoGradGuard no_grad;
+    if (communicator.rank() == 1) model.a->bias[0] += 1;
+    return thrown_by<CommError>([&] { parallel.require_same_weights("now"); });
+  };
+  EXPECT_THAT(differs(g, generator), HasSubstr("DataParallel of Generator: now"));
+  EXPECT_THAT(differs(d, first), HasSubstr("DataParallel (2) of Discriminator: now"));
+  EXPECT_THAT(differs(e, second), HasSubstr("DataParallel (3) of Discriminator: now"));
+  Mlp named, loose;
+  DataParallel n(named, communicator, {.name = "net"});
+  EXPECT_THAT(differs(n, named), HasSubstr("DataParallel \"net\" of Mlp: now"));
+  // What a constructor refuses has the name of the object that is not made.
+  if (communicator.rank() == 1) loose.a->bias.set_requires_grad(false);
+  EXPECT_THAT(thrown_by<CommError>([&] { DataParallel refused(loose, communicator); }),
+              AllOf(HasSubstr("DataParallel (4): model"), HasSubstr("a.bias")));
 }
 
-TEST(SeveralObjects, WithoutANameHaveCollectivesOfTheirOwnNames) {
-  ranks(2, [](Communicator& inner) {
-    NotingCommunicator communicator(inner);
-    Mlp one, two;
-    DataParallel first(one, communicator), second(two, communicator);
-    static_cast<void>(communicator.take());
-    const auto names = [&](Mlp& model, DataParallel& parallel) {
-      loss_of(model, 1, 2).backward();
-      parallel.finish();
-      return communicator.take().at(0);  // the bucket; then what a first step learns
-    };
-    EXPECT_THAT(names(one, first), StartsWith("step 0: all-reduce"));
-    EXPECT_THAT(names(two, second), StartsWith("DataParallel (2) step 0: all-reduce"));
-  });
+TEST_ON(SeveralObjects, WithoutANameHaveCollectivesOfTheirOwnNames, ranks, 2) {
+  NotingCommunicator noting(communicator);
+  Mlp one, two;
+  DataParallel first(one, noting), second(two, noting);
+  static_cast<void>(noting.take());
+  const auto names = [&](Mlp& model, DataParallel& parallel) {
+    loss_of(model, 1, 2).backward();
+    parallel.finish();
+    return noting.take().at(0);  // the bucket; then what a first step learns
+  };
+  EXPECT_THAT(names(one, first), StartsWith("step 0: all-reduce"));
+  EXPECT_THAT(names(two, second), StartsWith("DataParallel (2) step 0: all-reduce"));
 }
 
-TEST(Warnings, ReachStandardErrorOfAProgramThatSetNoSink) {
-  ranks(2, [](Communicator& communicator) {
-    static std::mutex one_at_a_time;  // ranks may be threads, and share standard error
-    PairedMlp pair(communicator, at::kFloat);
-    auto parallel = std::make_unique<DataParallel>(pair.model, communicator);
-    pair.model_loss().backward();
-    const std::lock_guard lock(one_at_a_time);
-    testing::internal::CaptureStderr();
-    parallel.reset();
-    EXPECT_THAT(
-        testing::internal::GetCapturedStderr(),
-        AllOf(StartsWith("linerate: warning: DataParallel of Mlp: destroyed before finish()"),
-              HasSubstr("step 0")));
-  });
+TEST_ON(Warnings, ReachStandardErrorOfAProgramThatSetNoSink, ranks, 2) {
+  static std::mutex one_at_a_time;  // ranks may be threads, and share standard error
+  PairedMlp pair(communicator, at::kFloat);
+  auto parallel = std::make_unique<DataParallel>(pair.model, communicator);
+  pair.model_loss().backward();
+  const std::lock_guard lock(one_at_a_time);
+  testing::internal::CaptureStderr();
+  parallel.reset();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(StartsWith("linerate: warning: DataParallel of Mlp: destroyed before finish()"),
+                    HasSubstr("step 0")));
 }
 
-TEST(Step, ThatRanksCountDifferentlyIsSeenInCheckedMode) {
-  ranks(2, [](Communicator& communicator) {
-    communicator.set_checked(true);
-    Mlp generator, discriminator;
-    DataParallel g(generator, communicator, {.name = "G"}),
-        d(discriminator, communicator, {.name = "D"});
-    const auto step = [](Mlp& model, DataParallel& parallel) {
-      loss_of(model, 1, 2).backward();
-      parallel.finish();
-    };
-    step(discriminator, d);
-    step(generator, g);
-    // One rank trains the discriminator twice, the other the generator.
-    const bool first = communicator.rank() == 0;
-    EXPECT_THAT(
-        thrown_by<CommError>([&] { step(first ? generator : discriminator, first ? g : d); }),
-        AllOf(HasSubstr("G step 1"), HasSubstr("D step 1")));
-  });
+TEST_ON(Step, ThatRanksCountDifferentlyIsSeenInCheckedMode, ranks, 2) {
+  communicator.set_checked(true);
+  Mlp generator, discriminator;
+  DataParallel g(generator, communicator, {.name = "G"}),
+      d(discriminator, communicator, {.name = "D"});
+  const auto step = [](Mlp& model, DataParallel& parallel) {
+    loss_of(model, 1, 2).backward();
+    parallel.finish();
+  };
+  step(discriminator, d);
+  step(generator, g);
+  // One rank trains the discriminator twice, the other the generator.
+  const bool first = communicator.rank() == 0;
+  EXPECT_THAT(thrown_by<CommError>([&] { step(first ? generator : discriminator, first ? g : d); }),
+              AllOf(HasSubstr("G step 1"), HasSubstr("D step 1")));
 }
 
-TEST(Options, AClusterOfOnesOwnIsHeldToTheRulesOfItsFileOnEveryRank) {
-  ranks(2, [](Communicator& communicator) {
-    Mlp model;
-    DataParallelOptions options;
-    options.cluster.emplace();
-    options.cluster->network = {.bandwidth_bytes_per_s = 1e9,
-                                .latency_s = communicator.rank() == 1 ? -1.0 : 1e-5};
-    EXPECT_THAT(thrown_by<InputError>([&] { DataParallel(model, communicator, options); }),
-                AllOf(HasSubstr("option cluster: /network/latency_s: "), HasSubstr("found -1")));
-  });
+TEST_ON(Options, AClusterOfOnesOwnIsHeldToTheRulesOfItsFileOnEveryRank, ranks, 2) {
+  Mlp model;
+  DataParallelOptions options;
+  options.cluster.emplace();
+  options.cluster->network = {.bandwidth_bytes_per_s = 1e9,
+                              .latency_s = communicator.rank() == 1 ? -1.0 : 1e-5};
+  EXPECT_THAT(thrown_by<InputError>([&] { DataParallel(model, communicator, options); }),
+              AllOf(HasSubstr("option cluster: /network/latency_s: "), HasSubstr("found -1")));
 }
 
 }  // namespace

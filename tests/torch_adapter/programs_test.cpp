@@ -15,6 +15,7 @@
 
 #include "linerate/doc/strategy.hpp"
 #include "torch_adapter/parity.hpp"
+#include "torch_adapter/rank_tests.hpp"
 #include "torch_adapter/registered_compressors.hpp"
 #include "torch_adapter/warnings.hpp"
 
@@ -63,36 +64,34 @@ struct Cnn : torch::nn::Module {
 
 class Programs : public testing::TestWithParam<int> {};
 
-TEST_P(Programs, CnnWithAdamClippingAndAccumulation) {
-  ranks(GetParam(), [](Communicator& communicator) {
-    Cnn model, reference;
-    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=1KiB)"});
-    torch::optim::Adam ours(model.parameters(), 0.01), theirs(reference.parameters(), 0.01);
-    torch::optim::StepLR rate(ours, 5, 0.5), their_rate(theirs, 5, 0.5);
-    for (int step = 0; step < kProgramSteps; ++step) {
-      ours.zero_grad(), theirs.zero_grad();
-      for (int micro = 0; micro < 3; ++micro) {
-        const at::Tensor x = numbers({4 * communicator.size(), 2, 7, 7}, 3 * step + micro);
-        const at::Tensor y = (torch::arange(4 * communicator.size()) + step + micro) % 5;
-        const auto loss = [](Cnn& m, const at::Tensor& in, const at::Tensor& target) {
-          return torch::nn::functional::cross_entropy(m.forward(in), target) / 3;
-        };
-        loss(reference, x, y).backward();
-        const at::Tensor mine = loss(model, share(x, communicator), share(y, communicator));
-        if (micro < 2)
-          parallel.accumulate([&] { mine.backward(); });
-        else
-          mine.backward();
-      }
-      parallel.finish();
-      torch::nn::utils::clip_grad_norm_(model.parameters(), 0.5);
-      torch::nn::utils::clip_grad_norm_(reference.parameters(), 0.5);
-      ours.step(), theirs.step();
-      rate.step(), their_rate.step();
-      parallel.require_same_weights("after a step");
+TEST_P_ON(Programs, CnnWithAdamClippingAndAccumulation, ranks) {
+  Cnn model, reference;
+  DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=1KiB)"});
+  torch::optim::Adam ours(model.parameters(), 0.01), theirs(reference.parameters(), 0.01);
+  torch::optim::StepLR rate(ours, 5, 0.5), their_rate(theirs, 5, 0.5);
+  for (int step = 0; step < kProgramSteps; ++step) {
+    ours.zero_grad(), theirs.zero_grad();
+    for (int micro = 0; micro < 3; ++micro) {
+      const at::Tensor x = numbers({4 * communicator.size(), 2, 7, 7}, 3 * step + micro);
+      const at::Tensor y = (torch::arange(4 * communicator.size()) + step + micro) % 5;
+      const auto loss = [](Cnn& m, const at::Tensor& in, const at::Tensor& target) {
+        return torch::nn::functional::cross_entropy(m.forward(in), target) / 3;
+      };
+      loss(reference, x, y).backward();
+      const at::Tensor mine = loss(model, share(x, communicator), share(y, communicator));
+      if (micro < 2)
+        parallel.accumulate([&] { mine.backward(); });
+      else
+        mine.backward();
     }
-    EXPECT_LE(relative_error(flat(model), flat(reference)), 1e-9);
-  });
+    parallel.finish();
+    torch::nn::utils::clip_grad_norm_(model.parameters(), 0.5);
+    torch::nn::utils::clip_grad_norm_(reference.parameters(), 0.5);
+    ours.step(), theirs.step();
+    rate.step(), their_rate.step();
+    parallel.require_same_weights("after a step");
+  }
+  EXPECT_LE(relative_error(flat(model), flat(reference)), 1e-9);
 }
 
 // Two models, two optimizers, two objects on one communicator.
@@ -164,30 +163,24 @@ double train_gan(Communicator& communicator, const GanCase& c) {
                   relative_error(flat(*gan.discriminator), flat(*reference.discriminator)));
 }
 
-TEST_P(Programs, GanWithTwoObjects) {
-  const Warnings ignored;  // in its first steps it sends gradients that are cleared afterwards
-  ranks(GetParam(), [](Communicator& communicator) {
-    for (const bool guarded : {false, true})
-      for (const bool one_backward : {false, true})
-        for (const bool leaky : {false, true})
-          for (const std::string strategy :
-               {"ddp(first=64B,bucket=256B)", "bulk", "horovod", "dear(bucket=256B)"})
-            EXPECT_LE(train_gan(communicator, {strategy, guarded, one_backward, leaky}), 1e-9)
-                << strategy << (guarded ? ", guarded" : "")
-                << (one_backward ? ", one backward" : "") << (leaky ? ", leaky" : "");
-  });
+TEST_P_ON(Programs, GanWithTwoObjects, quietly<ranks>) {
+  for (const bool guarded : {false, true})
+    for (const bool one_backward : {false, true})
+      for (const bool leaky : {false, true})
+        for (const std::string strategy :
+             {"ddp(first=64B,bucket=256B)", "bulk", "horovod", "dear(bucket=256B)"})
+          EXPECT_LE(train_gan(communicator, {strategy, guarded, one_backward, leaky}), 1e-9)
+              << strategy << (guarded ? ", guarded" : "") << (one_backward ? ", one backward" : "")
+              << (leaky ? ", leaky" : "");
 }
 
 /// Casts run on threads of their own and end when they like.
-TEST_P(Programs, GanOverSixteenBitsStaysInOneOrder) {
-  const Warnings ignored;
-  ranks(GetParam(), [](Communicator& communicator) {
-    communicator.set_checked(true);
-    for (const bool one_backward : {false, true})
-      EXPECT_LE(train_gan(communicator,
-                          {"ddp(first=64B,bucket=256B,wire=fp16)", false, one_backward, true}),
-                0.1);
-  });
+TEST_P_ON(Programs, GanOverSixteenBitsStaysInOneOrder, quietly<ranks>) {
+  communicator.set_checked(true);
+  for (const bool one_backward : {false, true})
+    EXPECT_LE(train_gan(communicator,
+                        {"ddp(first=64B,bucket=256B,wire=fp16)", false, one_backward, true}),
+              0.1);
 }
 
 TEST_P(Programs, GanSettlesToOneExchangeAStep) {
@@ -236,37 +229,36 @@ Momentum asked_by(const std::string& compressor) {
 }
 
 /// Over the registry: who has momentum says so itself.
-TEST(SteppedOptimizer, IsRefusedWithMomentumWhereTheCompressorHasItsOwn) {
+TEST_ON(SteppedOptimizer, IsRefusedWithMomentumWhereTheCompressorHasItsOwn, ranks, 2) {
   std::vector<std::string> all = registered_compressors();
   for (const char* one : {"dgc(momentum=0, dense_below=0)", "signsgd(momentum=0.9, dense_below=0)"})
     all.emplace_back(one);
-  ranks(2, [&](Communicator& c) {
-    int own = 0;
-    for (const std::string& compressor : all) {
-      Mlp model;
-      DataParallel parallel(model, c, {.strategy = "ddp+" + compressor});
-      const bool has_own = asked_by(compressor) != Momentum::optimizers;
-      own += has_own;
-      int step = 0;
-      for (const bool nesterov : {false, true})
-        for (const bool everywhere : {true, false}) {
-          // One rank's momentum is every rank's error.
-          const auto optimizer = sgd(model.parameters(), everywhere || c.rank() == 1 ? 0.9 : 0,
-                                     nesterov && (everywhere || c.rank() == 1));
-          backward(c, model, ++step);
-          const std::string said = thrown_on_every_rank([&] { parallel.step(*optimizer); });
-          if (has_own)
-            EXPECT_THAT(said, AllOf(HasSubstr("SGD(momentum=0.9)"), HasSubstr("momentum=0")));
-          else
-            EXPECT_EQ(said, "") << compressor;
-          model.zero_grad();
-        }
-      const auto plain = sgd(model.parameters(), 0);
-      backward(c, model, ++step);
-      EXPECT_EQ(thrown_on_every_rank([&] { parallel.step(*plain); }), "") << compressor;
-    }
-    EXPECT_GE(own, 5);  // dgc twice, signsgd with momentum, onebit-adam
-  });
+  int own = 0;
+  for (const std::string& compressor : all) {
+    Mlp model;
+    DataParallel parallel(model, communicator, {.strategy = "ddp+" + compressor});
+    const bool has_own = asked_by(compressor) != Momentum::optimizers;
+    own += has_own;
+    int step = 0;
+    for (const bool nesterov : {false, true})
+      for (const bool everywhere : {true, false}) {
+        // One rank's momentum is every rank's error.
+        const auto optimizer =
+            sgd(model.parameters(), everywhere || communicator.rank() == 1 ? 0.9 : 0,
+                nesterov && (everywhere || communicator.rank() == 1));
+        backward(communicator, model, ++step);
+        const std::string said = thrown_on_every_rank([&] { parallel.step(*optimizer); });
+        if (has_own)
+          EXPECT_THAT(said, AllOf(HasSubstr("SGD(momentum=0.9)"), HasSubstr("momentum=0")));
+        else
+          EXPECT_EQ(said, "") << compressor;
+        model.zero_grad();
+      }
+    const auto plain = sgd(model.parameters(), 0);
+    backward(communicator, model, ++step);
+    EXPECT_EQ(thrown_on_every_rank([&] { parallel.step(*plain); }), "") << compressor;
+  }
+  EXPECT_GE(own, 5);  // dgc twice, signsgd with momentum, onebit-adam
 }
 
 TEST(SteppedOptimizer, WithAFirstMomentIsWarnedOfOnce) {
@@ -291,62 +283,58 @@ TEST(SteppedOptimizer, WithAFirstMomentIsWarnedOfOnce) {
 }
 
 /// A group may come later, and a schedule may move its momentum: each step looks.
-TEST(SteppedOptimizer, IsLookedAtInEachStep) {
-  ranks(2, [](Communicator& c) {
-    Mlp model;
-    DataParallel parallel(model, c, {.strategy = "ddp+dgc(density=0.1, dense_below=0)"});
-    SGD optimizer(model.a->parameters(), SGDOptions(0.01));
-    int number = 0;
-    const auto step = [&] {
-      model.zero_grad();
-      backward(c, model, ++number);
-      parallel.step(optimizer);
-    };
-    EXPECT_EQ(thrown_on_every_rank(step), "");
-    optimizer.add_param_group({model.b->parameters(), std::make_unique<SGDOptions>(0.01)});
-    EXPECT_EQ(thrown_on_every_rank(step), "");
-    auto& late = static_cast<SGDOptions&>(optimizer.param_groups()[1].options());
-    late.momentum(0.9);
-    EXPECT_THAT(thrown_on_every_rank(step), HasSubstr("SGD(momentum=0.9)"));
-    EXPECT_THAT(thrown_on_every_rank([&] {
-                  parallel.step(optimizer, [&] {
-                    backward(c, model, ++number);
-                    return at::zeros({});
-                  });
-                }),
-                HasSubstr("SGD(momentum=0.9)"));
-    late.momentum(0);
-    EXPECT_EQ(thrown_on_every_rank(step), "");
-    parallel.require_same_weights("after refusals");
-  });
+TEST_ON(SteppedOptimizer, IsLookedAtInEachStep, ranks, 2) {
+  Mlp model;
+  DataParallel parallel(model, communicator, {.strategy = "ddp+dgc(density=0.1, dense_below=0)"});
+  SGD optimizer(model.a->parameters(), SGDOptions(0.01));
+  int number = 0;
+  const auto step = [&] {
+    model.zero_grad();
+    backward(communicator, model, ++number);
+    parallel.step(optimizer);
+  };
+  EXPECT_EQ(thrown_on_every_rank(step), "");
+  optimizer.add_param_group({model.b->parameters(), std::make_unique<SGDOptions>(0.01)});
+  EXPECT_EQ(thrown_on_every_rank(step), "");
+  auto& late = static_cast<SGDOptions&>(optimizer.param_groups()[1].options());
+  late.momentum(0.9);
+  EXPECT_THAT(thrown_on_every_rank(step), HasSubstr("SGD(momentum=0.9)"));
+  EXPECT_THAT(thrown_on_every_rank([&] {
+                parallel.step(optimizer, [&] {
+                  backward(communicator, model, ++number);
+                  return at::zeros({});
+                });
+              }),
+              HasSubstr("SGD(momentum=0.9)"));
+  late.momentum(0);
+  EXPECT_EQ(thrown_on_every_rank(step), "");
+  parallel.require_same_weights("after refusals");
 }
 
-TEST(SteppedOptimizer, OfAnotherModelIsRefused) {
-  ranks(2, [](Communicator& c) {
-    for (const std::string& strategy : kStepped) {
-      Mlp model, other;
-      DataParallel parallel(model, c, {.strategy = strategy});
-      const auto foreign = sgd(other.parameters(), 0), own = sgd(model.c->parameters(), 0);
-      for (int step = 0; step < 3; ++step) {
-        model.zero_grad();
-        backward(c, model, step);
-        if (step == 1) {
-          EXPECT_THAT(thrown_on_every_rank([&] { parallel.step(c.rank() == 1 ? *foreign : *own); }),
-                      HasSubstr("holds no parameter of this model"))
-              << strategy;
-        } else {
-          EXPECT_EQ(thrown_on_every_rank([&] { parallel.step(*own); }), "") << strategy;
-        }
+TEST_ON(SteppedOptimizer, OfAnotherModelIsRefused, ranks, 2) {
+  for (const std::string& strategy : kStepped) {
+    Mlp model, other;
+    DataParallel parallel(model, communicator, {.strategy = strategy});
+    const auto foreign = sgd(other.parameters(), 0), own = sgd(model.c->parameters(), 0);
+    for (int step = 0; step < 3; ++step) {
+      model.zero_grad();
+      backward(communicator, model, step);
+      if (step == 1) {
+        EXPECT_THAT(thrown_on_every_rank(
+                        [&] { parallel.step(communicator.rank() == 1 ? *foreign : *own); }),
+                    HasSubstr("holds no parameter of this model"))
+            << strategy;
+      } else {
+        EXPECT_EQ(thrown_on_every_rank([&] { parallel.step(*own); }), "") << strategy;
       }
     }
-  });
+  }
 }
 
 /// Two halves of a model, an optimizer each: what plain LibTorch makes of the joined batch.
-class TwoOptimizers {
- public:
-  TwoOptimizers(Communicator& c, const std::string& strategy)
-      : c_(c), parallel((model.to(at::kDouble), model), c, {.strategy = strategy}) {
+struct TwoOptimizers {
+  TwoOptimizers(Communicator& communicator, const std::string& strategy)
+      : c(communicator), parallel((model.to(at::kDouble), model), c, {.strategy = strategy}) {
     reference.to(at::kDouble);
     copy_parameters(model, reference);
     for (Mlp* m : {&model, &reference}) {
@@ -357,61 +345,54 @@ class TwoOptimizers {
     }
   }
   void backward_of(int step) {
-    backward(c_, model, step);
+    backward(c, model, step);
     reference.zero_grad();
-    mean_loss(reference.forward(numbers({c_.size() * kBatch, 6}, step)),
-              numbers({c_.size() * kBatch, 3}, step + 0.5))
-        .backward();
+    const std::int64_t all = c.size() * kBatch;
+    mean_loss(reference.forward(numbers({all, 6}, step)), numbers({all, 3}, step + 0.5)).backward();
   }
   void expect_equal(const std::string& what) {
     parallel.settle();
     EXPECT_TRUE(torch::allclose(flat(model), flat(reference), 1e-10, 1e-12)) << what;
-    require_bitwise_equal(c_, model);
+    require_bitwise_equal(c, model);
   }
 
- private:
-  Communicator& c_;
-
- public:
+  Communicator& c;
   Mlp model, reference;
   DataParallel parallel;
   std::unique_ptr<Optimizer> a, b, want_a, want_b;
 };
 
-TEST(SteppedOptimizer, TheSecondOfTwoIsRefusedUntilGradientsCome) {
-  for (const int n : {2, 3})
-    ranks(n, [](Communicator& c) {
-      for (const std::string& strategy : kStepped) {
-        const bool exact = strategy.find("topk") == std::string::npos;
-        TwoOptimizers two(c, strategy);
-        for (int step = 0; step < 4; ++step) {
-          // In turn, each after a pass of its own.
-          two.backward_of(2 * step);
-          two.parallel.step(*two.a), two.want_a->step();
-          EXPECT_THAT(thrown_on_every_rank([&] { two.parallel.step(*two.b); }),
-                      AllOf(HasSubstr("call finish(), then step() and zero_grad() of each")))
-              << strategy;
-          two.backward_of(2 * step + 1);
-          two.parallel.step(*two.b), two.want_b->step();
-          // Both after one, as the message says.
-          two.backward_of(100 + step);
-          two.parallel.finish();
-          two.a->step(), two.b->step(), two.a->zero_grad(), two.b->zero_grad();
-          two.want_a->step(), two.want_b->step();
-          if (exact) two.expect_equal(strategy + ", step " + std::to_string(step));
-        }
-        // No rank has samples, and that is said; the same one once more is no other one.
-        two.backward_of(7);
-        two.parallel.step(*two.a);
-        two.parallel.set_batch(0);
-        EXPECT_EQ(thrown_on_every_rank([&] { two.parallel.step(*two.b); }), "");
-        EXPECT_EQ(thrown_on_every_rank([&] { two.parallel.step(*two.b); }), "");
-        // One rank has nothing: the others have.
-        if (c.rank() != 1) two.backward_of(8);
-        EXPECT_EQ(thrown_on_every_rank([&] { two.parallel.step(*two.a); }), "");
-        two.parallel.require_same_weights(strategy);
-      }
-    });
+TEST_P_ON(Programs, ASecondOptimizerIsRefusedUntilGradientsCome, ranks) {
+  for (const std::string& strategy : kStepped) {
+    const bool exact = strategy.find("topk") == std::string::npos;
+    TwoOptimizers two(communicator, strategy);
+    for (int step = 0; step < 4; ++step) {
+      // In turn, each after a pass of its own.
+      two.backward_of(2 * step);
+      two.parallel.step(*two.a), two.want_a->step();
+      EXPECT_THAT(thrown_on_every_rank([&] { two.parallel.step(*two.b); }),
+                  AllOf(HasSubstr("call finish(), then step() and zero_grad() of each")))
+          << strategy;
+      two.backward_of(2 * step + 1);
+      two.parallel.step(*two.b), two.want_b->step();
+      // Both after one, as the message says.
+      two.backward_of(100 + step);
+      two.parallel.finish();
+      two.a->step(), two.b->step(), two.a->zero_grad(), two.b->zero_grad();
+      two.want_a->step(), two.want_b->step();
+      if (exact) two.expect_equal(strategy + ", step " + std::to_string(step));
+    }
+    // No rank has samples, and that is said; the same one once more is no other one.
+    two.backward_of(7);
+    two.parallel.step(*two.a);
+    two.parallel.set_batch(0);
+    EXPECT_EQ(thrown_on_every_rank([&] { two.parallel.step(*two.b); }), "");
+    EXPECT_EQ(thrown_on_every_rank([&] { two.parallel.step(*two.b); }), "");
+    // One rank has nothing: the others have.
+    if (communicator.rank() != 1) two.backward_of(8);
+    EXPECT_EQ(thrown_on_every_rank([&] { two.parallel.step(*two.a); }), "");
+    two.parallel.require_same_weights(strategy);
+  }
 }
 
 TEST(SteppedOptimizer, OfSomeParametersIsSaidOnce) {

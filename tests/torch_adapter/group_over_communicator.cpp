@@ -24,17 +24,17 @@ class DoneWork final : public ::c10d::Work {
   bool wait(std::chrono::milliseconds) override { return true; }
 };
 
-Reduce reduction_of(const ::c10d::ReduceOp& op) {
-  switch (op) {
-    case ::c10d::ReduceOp::SUM:
-      return Reduce::sum;
-    case ::c10d::ReduceOp::MAX:
-      return Reduce::max;
-    case ::c10d::ReduceOp::MIN:
-      return Reduce::min;
-    default:
-      throw InternalError("a reduction that no plan has");
-  }
+/// Waits here.
+WorkPtr done(const comm::WorkPtr& work) {
+  work->wait();
+  return c10::make_intrusive<DoneWork>();
+}
+
+Reduce reduction_of(::c10d::ReduceOp::RedOpType op) {
+  if (op == ::c10d::ReduceOp::SUM) return Reduce::sum;
+  if (op == ::c10d::ReduceOp::MAX) return Reduce::max;
+  if (op == ::c10d::ReduceOp::MIN) return Reduce::min;
+  throw InternalError("a reduction that no plan has");
 }
 
 class CommunicatorBackend final : public ::c10d::Backend {
@@ -64,36 +64,35 @@ class CommunicatorBackend final : public ::c10d::Backend {
 
   WorkPtr broadcast(std::vector<at::Tensor>& tensors,
                     const ::c10d::BroadcastOptions& options) override {
-    communicator_.broadcast(buffer(tensors[0]), static_cast<int>(options.rootRank), "group")
-        ->wait();
-    return c10::make_intrusive<DoneWork>();
+    return done(
+        communicator_.broadcast(buffer(tensors[0]), static_cast<int>(options.rootRank), "group"));
   }
   WorkPtr allreduce(std::vector<at::Tensor>& tensors,
                     const ::c10d::AllreduceOptions& options) override {
-    communicator_.all_reduce(buffer(tensors[0]), reduction_of(options.reduceOp), "group")->wait();
-    return c10::make_intrusive<DoneWork>();
+    return done(
+        communicator_.all_reduce(buffer(tensors[0]), reduction_of(options.reduceOp), "group"));
   }
   WorkPtr _allgather_base(at::Tensor& all, at::Tensor& mine,
                           const ::c10d::AllgatherOptions&) override {
-    communicator_.all_gather(buffer(mine), buffer(all), "group")->wait();
-    if (faults_.damage) faults_.damage(all);
-    return c10::make_intrusive<DoneWork>();
+    return damaged(all, communicator_.all_gather(buffer(mine), buffer(all), "group"));
   }
   WorkPtr alltoall_base(at::Tensor& arrived, at::Tensor& sent, std::vector<std::int64_t>&,
                         std::vector<std::int64_t>&, const ::c10d::AllToAllOptions&) override {
-    communicator_.all_to_all(buffer(sent), buffer(arrived), "group")->wait();
-    if (faults_.damage) faults_.damage(arrived);
-    return c10::make_intrusive<DoneWork>();
+    return damaged(arrived, communicator_.all_to_all(buffer(sent), buffer(arrived), "group"));
   }
   WorkPtr _reduce_scatter_base(at::Tensor& mine, at::Tensor& all,
                                const ::c10d::ReduceScatterOptions& options) override {
-    communicator_
-        .reduce_scatter(buffer(all), buffer(mine), reduction_of(options.reduceOp), "group")
-        ->wait();
-    return c10::make_intrusive<DoneWork>();
+    return done(communicator_.reduce_scatter(buffer(all), buffer(mine),
+                                             reduction_of(options.reduceOp), "group"));
   }
 
  private:
+  WorkPtr damaged(at::Tensor& arrived, const comm::WorkPtr& work) {
+    const WorkPtr all = done(work);
+    if (faults_.damage) faults_.damage(arrived);
+    return all;
+  }
+
   const std::unique_ptr<comm::Communicator> own_;  // null: another's
   comm::Communicator& communicator_;
   const GroupFaults faults_;

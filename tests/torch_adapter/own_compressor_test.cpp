@@ -12,6 +12,8 @@
 #include "linerate/core/error.hpp"
 #include "torch_adapter/group_over_communicator.hpp"
 #include "torch_adapter/parity.hpp"
+#include "torch_adapter/rank_tests.hpp"
+#include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -19,6 +21,8 @@ namespace {
 using compress::Arrived;
 using compress::Input;
 using compress::Shape;
+using testing::AllOf;
+using testing::HasSubstr;
 
 /// Sends the first elements and owes the others.
 class HeadCodec : public compress::Codec {
@@ -70,17 +74,17 @@ constexpr std::array<std::string_view, 8> kWrongs = {"more",   "fewer",    "no-c
                                                      "decode", "negative", "ragged",   "huge"};
 constexpr float kCursed = 77;
 
-class WrongCodec : public compress::Codec {
+class WrongCodec : public HeadCodec {
  public:
   WrongCodec(std::string_view wrong, std::int64_t n)
-      : wrong_(wrong), n_(static_cast<std::size_t>(n)) {}
-  std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
+      : HeadCodec(static_cast<std::size_t>(n)), wrong_(wrong) {}
+  std::size_t encode(int round, const Input& input, std::span<std::byte> payload) override {
     is_cursed_ = is_cursed_ || input.gradient[0] == kCursed;
-    EXPECT_EQ(payload.size(), 4 * n_);
-    std::memcpy(payload.data(), input.gradient.data(), 4 * n_);
+    const std::size_t all = HeadCodec::encode(round, input, payload);
+    EXPECT_EQ(payload.size(), all);
     if (is_cursed_ && wrong_ == "encode") throw std::runtime_error("no encode");
-    if (is_cursed_ && wrong_ == "more") return 4 * n_ + 4096;
-    return is_cursed_ && wrong_ == "fewer" ? 4 * n_ - 4 : 4 * n_;
+    if (is_cursed_ && wrong_ == "more") return all + 4096;
+    return is_cursed_ && wrong_ == "fewer" ? all - 4 : all;
   }
   void decode(int, const Arrived&, std::span<float> mean) override {
     if (is_cursed_ && wrong_ == "decode") throw InputError("no decode");
@@ -89,7 +93,6 @@ class WrongCodec : public compress::Codec {
 
  private:
   std::string_view wrong_;
-  std::size_t n_;
   bool is_cursed_ = false;
 };
 
@@ -141,47 +144,41 @@ std::vector<at::Tensor> exchanged(comm::Communicator& c, const std::string& stra
   return gradients;
 }
 
-TEST_F(OwnCompressor, IsUsedByItsNameWithItsOptions) {
-  comm::run_ranks(2, [](comm::Communicator& c) {
-    std::int64_t dense_bytes = 0;
-    const std::vector<at::Tensor> dense = exchanged(c, "ddp", dense_bytes);
-    for (const std::int64_t sent : {1, 4, 7}) {
-      std::int64_t bytes = 0;
-      const auto head =
-          exchanged(c, "ddp+head(elements=" + std::to_string(sent) + ", dense_below=0)", bytes);
-      EXPECT_LT(bytes, dense_bytes);
-      for (std::size_t p = 0; p < head.size(); ++p) {
-        const std::int64_t all = dense[p].numel(), here = std::min(sent, all);
-        EXPECT_TRUE(head[p].narrow(0, 0, here).allclose(dense[p].narrow(0, 0, here), 1e-6, 1e-7));
-        // A tensor with no more elements than are sent travels dense.
-        if (sent < all) {
-          EXPECT_EQ(head[p].narrow(0, sent, all - sent).abs().max().item<float>(), 0);
-        }
+TEST_F_ON(OwnCompressor, IsUsedByItsNameWithItsOptions, comm::run_ranks, 2) {
+  std::int64_t dense_bytes = 0;
+  const std::vector<at::Tensor> dense = exchanged(communicator, "ddp", dense_bytes);
+  for (const std::int64_t sent : {1, 4, 7}) {
+    std::int64_t bytes = 0;
+    const auto head = exchanged(
+        communicator, "ddp+head(elements=" + std::to_string(sent) + ", dense_below=0)", bytes);
+    EXPECT_LT(bytes, dense_bytes);
+    for (std::size_t p = 0; p < head.size(); ++p) {
+      const std::int64_t all = dense[p].numel(), here = std::min(sent, all);
+      EXPECT_TRUE(head[p].narrow(0, 0, here).allclose(dense[p].narrow(0, 0, here), 1e-6, 1e-7));
+      // A tensor with no more elements than are sent travels dense.
+      if (sent < all) {
+        EXPECT_EQ(head[p].narrow(0, sent, all - sent).abs().max().item<float>(), 0);
       }
     }
-  });
+  }
 }
 
-TEST_F(OwnCompressor, KeepsItsResidualInCheckpoints) {
-  comm::run_ranks(2, [](comm::Communicator& c) {
+TEST_F_ON(OwnCompressor, KeepsItsResidualInCheckpoints, comm::run_ranks, 2) {
+  Mlp model;
+  DataParallel parallel(model, communicator, {.strategy = "bulk+head(elements=2, dense_below=0)"});
+  loss_of(model, communicator.rank(), 0.5).backward();
+  parallel.finish();
+  const std::vector<std::string> state = parallel.compression_state();
+  ASSERT_EQ(state.size(), 2u);
+  parallel.load_compression_state(state, "here");
+  EXPECT_EQ(parallel.compression_state(), state);
+}
+
+TEST_F_ON(OwnCompressor, ItsOptionsAreCheckedOnEveryRank, comm::run_ranks, 2) {
+  for (const char* wrong : {"ddp+head(elements=0)", "ddp+head(share=1)", "ddp+haed"}) {
     Mlp model;
-    DataParallel parallel(model, c, {.strategy = "bulk+head(elements=2, dense_below=0)"});
-    loss_of(model, c.rank(), 0.5).backward();
-    parallel.finish();
-    const std::vector<std::string> state = parallel.compression_state();
-    ASSERT_EQ(state.size(), 2u);
-    parallel.load_compression_state(state, "here");
-    EXPECT_EQ(parallel.compression_state(), state);
-  });
-}
-
-TEST_F(OwnCompressor, ItsOptionsAreCheckedOnEveryRank) {
-  comm::run_ranks(2, [](comm::Communicator& c) {
-    for (const char* wrong : {"ddp+head(elements=0)", "ddp+head(share=1)", "ddp+haed"}) {
-      Mlp model;
-      EXPECT_THROW(DataParallel(model, c, {.strategy = wrong}), UsageError) << wrong;
-    }
-  });
+    EXPECT_THROW(DataParallel(model, communicator, {.strategy = wrong}), UsageError) << wrong;
+  }
 }
 
 /// Of rank 1 alone: it says what is wrong with whose codec, the others that it was rank 1.
@@ -206,8 +203,8 @@ TEST_F(OwnCompressor, ThatBreaksItsWordOnOneRankEndsTheRunOnAll) {
           parallel.finish();
         } catch (const std::exception& e) {
           ++ended;
-          const auto has = [said = std::string(e.what())](const std::string& word) {
-            return said.find(word) != std::string::npos;
+          const auto has = [&](const std::string& word) {
+            return std::string_view(e.what()).find(word) != std::string::npos;
           };
           const bool is_told = has("rank 1 failed");
           // With collectives under way rank 1 tells that it ended the run, which may come first.
@@ -226,34 +223,27 @@ TEST_F(OwnCompressor, ThatBreaksItsWordOnOneRankEndsTheRunOnAll) {
     }
 }
 
-TEST_F(OwnCompressor, IsRefusedOnEveryRankForBytesThatNoPayloadHas) {
-  comm::run_ranks(2, [](comm::Communicator& c) {
-    const std::map<std::string, std::string> found = {
-        {"in=negative", "found -4"},
-        {"in=huge", "found 1152921504606846976"},
-        {"in=ragged,combine=sum", "expected whole elements of f32, found 3999 bytes"}};
-    for (const auto& [options, words] : found) {
-      const NamedTensors parameters = {{"weight", torch::zeros({10, 100}).requires_grad_()}};
-      const auto construct = [&] {
-        DataParallel(parameters, {}, c, {.strategy = "ddp+wrong(dense_below=0," + options + ")"});
-      };
-      EXPECT_THAT(construct, testing::ThrowsMessage<UsageError>(testing::AllOf(
-                                 testing::HasSubstr("compressor wrong("),
-                                 testing::HasSubstr("rounds() of 1000 elements in 10 rows"),
-                                 testing::HasSubstr(words))))
-          << options;
-    }
-  });
+TEST_F_ON(OwnCompressor, IsRefusedOnEveryRankForBytesThatNoPayloadHas, comm::run_ranks, 2) {
+  const std::map<std::string, std::string> found = {
+      {"in=negative", "found -4"},
+      {"in=huge", "found 1152921504606846976"},
+      {"in=ragged,combine=sum", "expected whole elements of f32, found 3999 bytes"}};
+  for (const auto& [options, words] : found) {
+    const NamedTensors parameters = {{"weight", torch::zeros({10, 100}).requires_grad_()}};
+    const std::string strategy = "ddp+wrong(dense_below=0," + options + ")";
+    EXPECT_THAT(
+        thrown_by([&] { DataParallel(parameters, {}, communicator, {.strategy = strategy}); }),
+        AllOf(HasSubstr("compressor wrong("), HasSubstr("rounds() of 1000 elements in 10 rows"),
+              HasSubstr(words)));
+  }
 }
 
 TEST_F(OwnCompressor, HasANameThatStrategiesCanSay) {
   for (const char* name : {"", " ", "a b", " a", "a(b)", "a+b", "a,b", "a=b", "\xc3\xa4", "a\n"})
-    EXPECT_THAT(
-        [&] {
-          compress::register_compressor({name, make_head, "", ""});
-        },
-        testing::ThrowsMessage<UsageError>(testing::HasSubstr("letters, digits, \"-\" and \"_\"")))
-        << name;
+    EXPECT_THAT(thrown_by([&] {
+                  compress::register_compressor({name, make_head, "", ""});
+                }),
+                HasSubstr("letters, digits, \"-\" and \"_\""));
   for (const char* name : {"topk", "head", "auto", "codec", "kfac"})
     EXPECT_THROW(compress::register_compressor({name, make_head, "", ""}), UsageError) << name;
   EXPECT_THROW(compress::register_compressor({"made-by-nobody", nullptr, "", ""}), UsageError);
@@ -261,17 +251,14 @@ TEST_F(OwnCompressor, HasANameThatStrategiesCanSay) {
 }
 
 /// It codes memory of the host.
-TEST_F(OwnCompressor, IsRefusedWhereStepsAreEnqueued) {
-  comm::run_ranks(2, [](comm::Communicator& c) {
-    const GroupOverCommunicator group("of own compressors", c);
-    Mlp model;
-    const DataParallelOptions options{.strategy = "ddp+head(elements=2)",
-                                      .device_group = group.name()};
-    EXPECT_THAT([&] { DataParallel(model, c, options); },
-                testing::ThrowsMessage<UsageError>(
-                    testing::AllOf(testing::HasSubstr("by a compressor of linerate's"),
-                                   testing::HasSubstr("found \"head(elements=2)\""))));
-  });
+TEST_F_ON(OwnCompressor, IsRefusedWhereStepsAreEnqueued, comm::run_ranks, 2) {
+  const GroupOverCommunicator group("of own compressors", communicator);
+  Mlp model;
+  const DataParallelOptions options{.strategy = "ddp+head(elements=2)",
+                                    .device_group = group.name()};
+  EXPECT_THAT(
+      thrown_by([&] { DataParallel(model, communicator, options); }),
+      AllOf(HasSubstr("by a compressor of linerate's"), HasSubstr("found \"head(elements=2)\"")));
 }
 
 }  // namespace

@@ -3,8 +3,6 @@
 // code is stream_steps_test.cpp's, but for chunks of the two-phase exchange.
 #include <fmt/format.h>
 
-#include <torch/optim/sgd.h>
-
 #include <algorithm>
 #include <map>
 
@@ -14,6 +12,7 @@
 #include "torch_adapter/group_over_communicator.hpp"
 #include "torch_adapter/host_reads.hpp"
 #include "torch_adapter/owed_job.hpp"
+#include "torch_adapter/rank_tests.hpp"
 #include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
@@ -30,86 +29,54 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>() / size;
 }
 
-/// Two jobs step by step: the same means and the same words in a checkpoint.
-class Twins {
- public:
-  /// Of the last one two and three owners have chunks of whole blocks, and one of two elements,
-  /// which is too small to be coded.
-  static NamedTensors five() {
+/// By the two-phase exchange, whose owners code chunks: the same means step by step, and what each
+/// code saves is read by the other.
+TEST_P_ON(StreamedCompression, SendsAndKeepsWhatTheHostsDoes, in_group, quietly<ranks>) {
+  // Of the last one two and three owners have chunks of whole blocks, and one of two elements,
+  // which is too small to be coded.
+  const auto five = [] {
     NamedTensors all = Branches::four();
     all.emplace_back("cut", torch::zeros({34, 241}, at::kFloat));
     return all;
-  }
-
-  Twins(Communicator& communicator, const std::string& strategy)
-      : host_{communicator, strategy, true, "", five()},
-        device_{communicator, strategy, true, kGroup, five()} {}
-
-  void step(int number, Event event) {
-    const bool counts = host_.step(number, event);
-    ASSERT_EQ(device_.step(number, event), counts) << host_.strategy;
-    for (std::size_t p = 0; p < host_.size(); ++p) {
-      const std::string title =
-          fmt::format("{}, step {}, {}", host_.strategy, number, host_.parameters[p].first);
-      const at::Tensor expected = host_.parameters[p].second.grad();
-      const at::Tensor found = device_.parameters[p].second.grad();
-      ASSERT_EQ(found.defined(), expected.defined()) << title;
-      if (!expected.defined()) continue;
-      ASSERT_LE(difference(expected, found), is_exact() ? 0 : 0x1p-12) << title;
-    }
-  }
-
-  /// Each goes on from what the other saved.
-  void swap_states() {
-    const std::vector<std::string> of_host = host_.parallel.compression_state();
-    const std::vector<std::string> of_device = device_.parallel.compression_state();
-    if (is_exact()) {
-      ASSERT_EQ(of_device, of_host) << host_.strategy;
-    }
-    host_.parallel.load_compression_state(of_device, "the device's");
-    device_.parallel.load_compression_state(of_host, "the host's");
-  }
-
- private:
-  /// Of three ranks a sum's order is the place's in its bucket, and dear cuts buckets by measured
-  /// times.
-  bool is_exact() const {
-    return host_.communicator.size() <= 2 || !host_.strategy.starts_with("dear");
-  }
-
-  Branches host_, device_;
-};
-
-/// By the two-phase exchange, whose owners code chunks: what each code saves is read by the other.
-TEST_P(StreamedCompression, SendsAndKeepsWhatTheHostsDoes) {
-  const Warnings quiet;
-  in_group(ranks, GetParam(), [](Communicator& communicator) {
-    for (const std::string& strategy : coding_strategies()) {
-      if (strategy.find("two-phase") == std::string::npos) continue;
-      Twins twins(communicator, strategy);
-      for (int step = 0; step < 16; ++step) {
-        const Event event = event_of(step);
-        const bool is_usable = event != Event::not_a_number && event != Event::too_large;
-        twins.step(step, is_usable ? event : Event::ordinary);
-        if (step % 5 == 3) twins.swap_states();
+  };
+  for (const std::string& strategy : coding_strategies()) {
+    if (strategy.find("two-phase") == std::string::npos) continue;
+    // Of three ranks a sum's order is the place's in its bucket, and dear cuts buckets by measured
+    // times.
+    const bool is_exact = communicator.size() <= 2 || !strategy.starts_with("dear");
+    Branches host{communicator, strategy, true, "", five()};
+    Branches device{communicator, strategy, true, kGroup, five()};
+    for (int step = 0; step < 16; ++step) {
+      const Event drawn = event_of(step);
+      const bool is_usable = drawn != Event::not_a_number && drawn != Event::too_large;
+      const Event event = is_usable ? drawn : Event::ordinary;
+      const bool counts = host.step(step, event);
+      ASSERT_EQ(device.step(step, event), counts) << strategy;
+      for (std::size_t p = 0; p < host.size(); ++p) {
+        const auto& [name, parameter] = host.parameters[p];
+        const std::string title = fmt::format("{}, step {}, {}", strategy, step, name);
+        const at::Tensor expected = parameter.grad(), found = device.parameters[p].second.grad();
+        ASSERT_EQ(found.defined(), expected.defined()) << title;
+        if (!expected.defined()) continue;
+        ASSERT_LE(difference(expected, found), is_exact ? 0 : 0x1p-12) << title;
       }
+      if (step % 5 != 3) continue;
+      const auto of_host = host.parallel.compression_state();
+      const auto of_device = device.parallel.compression_state();
+      ASSERT_TRUE(!is_exact || of_device == of_host) << strategy;
+      host.parallel.load_compression_state(of_device, "the device's");
+      device.parallel.load_compression_state(of_host, "the host's");
     }
-  });
+  }
 }
 
 /// Steps with gradients that are not usable give and send nothing: no step loses what is owed.
-TEST_P(StreamedCompression, LosesNothingOfTheResidual) {
-  const Warnings quiet;
-  in_group(ranks, GetParam(), [](Communicator& communicator) {
-    for (const std::string& name : with_feedback())
-      expect_books_balance(communicator, name, kGroup);
-  });
+TEST_P_ON(StreamedCompression, LosesNothingOfTheResidual, in_group, quietly<ranks>) {
+  for (const std::string& name : with_feedback()) expect_books_balance(communicator, name, kGroup);
 }
 
-TEST_P(StreamedCompression, LosesNothingBetweenTwoStrategies) {
-  const Warnings quiet;
-  in_group(ranks, GetParam(),
-           [](Communicator& communicator) { expect_pairs_balance(communicator, kGroup); });
+TEST_P_ON(StreamedCompression, LosesNothingBetweenTwoStrategies, in_group, quietly<ranks>) {
+  expect_pairs_balance(communicator, kGroup);
 }
 
 /// The arrays in a state, by parameter; of one that is not in it: zeros.
@@ -131,73 +98,61 @@ std::map<std::string, std::vector<float>> arrays_of(const CompressionState& stat
 
 void expect_unchanged(const CompressionState& before, const CompressionState& after,
                       const std::string& title) {
-  const auto stood = arrays_of(before);
-  for (const auto& [name, numbers] : arrays_of(after)) {
-    const auto known = stood.find(name);
-    const std::vector<float> expected =
-        known == stood.end() ? std::vector<float>(numbers.size(), 0.0f) : known->second;
-    EXPECT_EQ(numbers, expected) << title << ", " << name;
-  }
+  auto stood = arrays_of(before);
+  for (const auto& [name, numbers] : arrays_of(after))
+    EXPECT_EQ(numbers, stood.try_emplace(name, numbers.size()).first->second)
+        << title << ", " << name;
 }
 
 /// One rank's gradients are no numbers, or too large: all ranks' means are zero, residuals, momenta
 /// and factors are as they were, and the next step says so.
-TEST_P(StreamedCompression, KeepsNothingOfAStepThatIsNotUsable) {
-  const Warnings quiet;
-  in_group(ranks, GetParam(), [](Communicator& communicator) {
-    for (const std::string& strategy : coding_strategies()) {
-      Branches job{communicator, strategy, false, kGroup};
-      for (int step = 0; step < 10; ++step) {
-        // The first step; one of a warm-up of three; one after it; of a cycle's either phase.
-        const bool breaks = step == 0 || step == 2 || step == 5 || step == 8;
-        const std::string title = fmt::format("{}, step {}", strategy, step);
-        const auto before = job.states();
-        job.backward(step, 1, !breaks ? 0 : step == 5 ? 3e38f : kFloatNaN);
-        const StepReport report = job.parallel.finish();
-        EXPECT_EQ(report.late_infinite, step == 1 || step == 3 || step == 6 || step == 9) << title;
-        for (const auto& [name, tensor] : job.parameters) {
-          if (!tensor.grad().defined()) continue;
-          EXPECT_TRUE(torch::isfinite(tensor.grad()).all().item<bool>()) << title << ", " << name;
-          EXPECT_TRUE(!breaks || !tensor.grad().any().item<bool>()) << title << ", " << name;
-        }
-        const auto after = job.states();
-        for (std::size_t rank = 0; breaks && rank < after.size(); ++rank)
-          expect_unchanged(before[rank], after[rank], title);
+TEST_P_ON(StreamedCompression, KeepsNothingOfAStepThatIsNotUsable, in_group, quietly<ranks>) {
+  for (const std::string& strategy : coding_strategies()) {
+    Branches job{communicator, strategy, false, kGroup};
+    for (int step = 0; step < 10; ++step) {
+      // The first step; one of a warm-up of three; one after it; of a cycle's either phase.
+      const bool breaks = step == 0 || step == 2 || step == 5 || step == 8;
+      const std::string title = fmt::format("{}, step {}", strategy, step);
+      const auto before = job.states();
+      job.backward(step, 1, !breaks ? 0 : step == 5 ? 3e38f : kFloatNaN);
+      const StepReport report = job.parallel.finish();
+      EXPECT_EQ(report.late_infinite, step == 1 || step == 3 || step == 6 || step == 9) << title;
+      for (const auto& [name, tensor] : job.parameters) {
+        if (!tensor.grad().defined()) continue;
+        EXPECT_TRUE(torch::isfinite(tensor.grad()).all().item<bool>()) << title << ", " << name;
+        EXPECT_TRUE(!breaks || !tensor.grad().any().item<bool>()) << title << ", " << name;
       }
+      const auto after = job.states();
+      for (std::size_t rank = 0; breaks && rank < after.size(); ++rank)
+        expect_unchanged(before[rank], after[rank], title);
     }
-  });
-}
-
-std::int64_t tasks_of(const doc::Plan& plan, const std::string& variant, doc::TaskKind kind) {
-  const doc::TaskGraph& graph = plan.variants.at(to_index(plan.variant_index(variant)));
-  return std::count_if(graph.tasks.begin(), graph.tasks.end(),
-                       [&](const doc::Task& task) { return task.kind == kind; });
+  }
 }
 
 /// But for the sizes that ranks tell each other, and sidco's fits, which are copied to the host.
-TEST(StreamedCompressors, ReadNoValues) {
-  const Warnings quiet;
-  in_group(ranks, 2, [](Communicator& communicator) {
-    int counted = 0;
-    for (const std::string& strategy : coding_strategies()) {
-      Branches job{communicator, strategy, false, kGroup};
-      const HostReads reads;
-      for (int step = 0; step < 6; ++step) {
-        job.backward(step);
-        const StepReport report = job.parallel.finish();
-        const auto tasks = [&](doc::TaskKind kind) {
-          return tasks_of(job.parallel.plan(), report.variant, kind);
-        };
-        const std::int64_t gathers = tasks(doc::TaskKind::all_gather_v);
-        const bool fit = strategy.find("sidco") != std::string::npos;
-        const std::int64_t fits = fit ? tasks(doc::TaskKind::encode) : 0;
-        EXPECT_EQ(report.host_waits, gathers + fits) << strategy << ", " << report.variant;
-        counted += gathers > 0;
-      }
-      EXPECT_EQ(HostReads::count(), 0) << strategy;
+TEST_ON(StreamedCompressors, ReadNoValues, in_group, quietly<ranks>, 2) {
+  int counted = 0;
+  for (const std::string& strategy : coding_strategies()) {
+    Branches job{communicator, strategy, false, kGroup};
+    const HostReads reads;
+    for (int step = 0; step < 6; ++step) {
+      job.backward(step);
+      const StepReport report = job.parallel.finish();
+      const doc::Plan& plan = job.parallel.plan();
+      const auto tasks = [&](doc::TaskKind kind) {
+        return std::ranges::count(
+            plan.variants.at(to_index(plan.variant_index(report.variant))).tasks, kind,
+            &doc::Task::kind);
+      };
+      const std::int64_t gathers = tasks(doc::TaskKind::all_gather_v);
+      const bool fit = strategy.find("sidco") != std::string::npos;
+      const std::int64_t fits = fit ? tasks(doc::TaskKind::encode) : 0;
+      EXPECT_EQ(report.host_waits, gathers + fits) << strategy << ", " << report.variant;
+      counted += gathers > 0;
     }
-    EXPECT_GT(counted, 0);
-  });
+    EXPECT_EQ(HostReads::count(), 0) << strategy;
+  }
+  EXPECT_GT(counted, 0);
 }
 
 TEST(StreamedCompressors, AnExceptionThatPassesEndsTheOthersStep) {

@@ -5,7 +5,6 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/utils/convert_parameters.h>
 #include <torch/optim/adam.h>
-#include <torch/optim/optimizer.h>
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
@@ -24,6 +23,7 @@
 #include "torch_adapter/group_over_communicator.hpp"
 #include "torch_adapter/host_reads.hpp"
 #include "torch_adapter/parity.hpp"
+#include "torch_adapter/rank_tests.hpp"
 #include "torch_adapter/registered_compressors.hpp"
 #include "torch_adapter/warnings.hpp"
 
@@ -53,13 +53,6 @@ struct Net : torch::nn::Module {
   }
 };
 
-std::unique_ptr<torch::optim::Optimizer> momentum_or_adam(bool adam, torch::nn::Module& model,
-                                                          const std::string& strategy) {
-  if (adam) return std::make_unique<torch::optim::Adam>(model.parameters(), 0.01);
-  const auto options = torch::optim::SGDOptions(0.05).momentum(momentum_beside(strategy, 0.9));
-  return std::make_unique<torch::optim::SGD>(model.parameters(), options);
-}
-
 struct Trained {
   at::Tensor weights;              // and buffers
   std::vector<std::string> state;  // of compressors
@@ -85,7 +78,9 @@ Trained train(Communicator& communicator, const std::string& strategy, at::Scala
   DataParallel parallel(
       model, communicator,
       {.strategy = strategy, .measured_steps = measured_steps, .device_group = device_group});
-  const auto optimizer = momentum_or_adam(adam, model, strategy);
+  torch::optim::Adam by_adam(model.parameters(), 0.01);
+  torch::optim::SGD by_sgd(model.parameters(),
+                           torch::optim::SGDOptions(0.05).momentum(momentum_beside(strategy, 0.9)));
   Trained result;
   const HostReads reads;
   for (int step = 0; step < kStreamedSteps; ++step) {
@@ -104,7 +99,7 @@ Trained train(Communicator& communicator, const std::string& strategy, at::Scala
       const torch::NoGradGuard no_grad;
       model.b->weight.mutable_grad().mul_(2);
     }
-    const StepReport report = parallel.step(*optimizer);
+    const StepReport report = adam ? parallel.step(by_adam) : parallel.step(by_sgd);
     result.host_waits += report.host_waits;
     result.rounds += report.rounds;
     result.unused += report.unused_everywhere;
@@ -124,40 +119,36 @@ class StreamedTraining : public testing::TestWithParam<int> {};
 
 /// A sum of two has one order. Of three and more it depends on the place in the bucket, and buckets
 /// on measured times.
-TEST_P(StreamedTraining, EndsAtTheSameWeights) {
-  in_group(ranks, GetParam(), [](Communicator& communicator) {
-    for (const std::string& strategy : exchange_strategies())
-      for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-        const bool adam = type == at::kFloat;
-        const std::string title = fmt::format("{}, {}", strategy, c10::toString(type));
-        const Trained expected = train(communicator, strategy, type, adam, "");
-        const Trained found = train(communicator, strategy, type, adam, kGroup);
-        const bool casts = strategy.find("wire") != std::string::npos;
-        const double most = communicator.size() == 2 ? 0 : casts ? 1e-2 : tolerance(type);
-        expect_same(found, expected, most, title);
-        EXPECT_EQ(found.host_waits, 0) << title;
-        EXPECT_EQ(found.values_read, 0) << title;
-      }
-  });
+TEST_P_ON(StreamedTraining, EndsAtTheSameWeights, in_group, ranks) {
+  for (const std::string& strategy : exchange_strategies())
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+      const bool adam = type == at::kFloat;
+      const std::string title = fmt::format("{}, {}", strategy, c10::toString(type));
+      const Trained expected = train(communicator, strategy, type, adam, "");
+      const Trained found = train(communicator, strategy, type, adam, kGroup);
+      const bool casts = strategy.find("wire") != std::string::npos;
+      const double most = communicator.size() == 2 ? 0 : casts ? 1e-2 : tolerance(type);
+      expect_same(found, expected, most, title);
+      EXPECT_EQ(found.host_waits, 0) << title;
+      EXPECT_EQ(found.values_read, 0) << title;
+    }
 }
 
 /// By every compressor of the registry: weights, and the words of a checkpoint. Products of
 /// matrices are sums whose order is the operator's. Of three ranks sums have one order as long as
 /// buckets stay, and dear cuts them by measured times.
-TEST_P(StreamedTraining, WithACompressorEndsAtTheSameWeights) {
-  in_group(ranks, GetParam(), [](Communicator& communicator) {
-    const int measured_steps = communicator.size() <= 2 ? 3 : 2 * kStreamedSteps;
-    for (const std::string& strategy : coding_strategies()) {
-      if (communicator.size() > 2 && strategy.starts_with("dear")) continue;
-      const auto trained = [&](const std::string& device_group) {
-        return train(communicator, strategy, at::kFloat, false, device_group, measured_steps);
-      };
-      const Trained found = trained(kGroup), expected = trained("");
-      const bool is_exact = !multiplies_matrices(strategy);
-      expect_same(found, expected, is_exact ? 0 : 1e-4, strategy);
-      EXPECT_TRUE(!is_exact || found.state == expected.state) << strategy;
-    }
-  });
+TEST_P_ON(StreamedTraining, WithACompressorEndsAtTheSameWeights, in_group, ranks) {
+  const int measured_steps = communicator.size() <= 2 ? 3 : 2 * kStreamedSteps;
+  for (const std::string& strategy : coding_strategies()) {
+    if (communicator.size() > 2 && strategy.starts_with("dear")) continue;
+    const auto trained = [&](const std::string& device_group) {
+      return train(communicator, strategy, at::kFloat, false, device_group, measured_steps);
+    };
+    const Trained found = trained(kGroup), expected = trained("");
+    const bool is_exact = !multiplies_matrices(strategy);
+    expect_same(found, expected, is_exact ? 0 : 1e-4, strategy);
+    EXPECT_TRUE(!is_exact || found.state == expected.state) << strategy;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, StreamedTraining, testing::Values(1, 2, 3));
@@ -195,63 +186,57 @@ at::Tensor left_by_infinities(Communicator& communicator, const std::string& str
 }
 
 /// As without a device group, and so as in PyTorch's DDP: a scaler sees them in the same step.
-TEST(StreamedSteps, InfinitiesPass) {
-  in_group(ranks, 2, [](Communicator& communicator) {
-    const Warnings quiet;
-    std::int64_t infinite = 0, of_sums = 0;
-    for (const std::string& strategy : exchange_strategies())
-      for (const bool by_finish : {false, true}) {
-        const at::Tensor expected = left_by_infinities(communicator, strategy, "", by_finish),
-                         found = left_by_infinities(communicator, strategy, kGroup, by_finish);
-        const at::Tensor is_nan = expected.isnan();
-        EXPECT_TRUE(found.isnan().equal(is_nan) &&
-                    found.masked_fill(is_nan, 0).equal(expected.masked_fill(is_nan, 0)))
-            << strategy << (by_finish ? ", finish()" : ", step()");
-        infinite += (~expected.isfinite()).sum().item<std::int64_t>();
-        if (strategy == "ddp(wire=fp16)") of_sums += expected.isinf().sum().item<std::int64_t>();
-      }
-    EXPECT_GT(infinite, 0);
-    EXPECT_GE(of_sums, 18);  // three steps' mean of c's bias, and the weights that it has moved
-  });
+TEST_ON(StreamedSteps, InfinitiesPass, in_group, ranks, 2) {
+  const Warnings quiet;
+  std::int64_t infinite = 0, of_sums = 0;
+  for (const std::string& strategy : exchange_strategies())
+    for (const bool by_finish : {false, true}) {
+      const at::Tensor expected = left_by_infinities(communicator, strategy, "", by_finish),
+                       found = left_by_infinities(communicator, strategy, kGroup, by_finish);
+      const at::Tensor is_nan = expected.isnan();
+      EXPECT_TRUE(found.isnan().equal(is_nan) &&
+                  found.masked_fill(is_nan, 0).equal(expected.masked_fill(is_nan, 0)))
+          << strategy << (by_finish ? ", finish()" : ", step()");
+      infinite += (~expected.isfinite()).sum().item<std::int64_t>();
+      if (strategy == "ddp(wire=fp16)") of_sums += expected.isinf().sum().item<std::int64_t>();
+    }
+  EXPECT_GT(infinite, 0);
+  EXPECT_GE(of_sums, 18);  // three steps' mean of c's bias, and the weights that it has moved
 }
 
-TEST(StreamedSteps, GathersOfDearAreLeftToTheNextForwardPass) {
-  in_group(ranks, 2, [](Communicator& communicator) {
-    Mlp model;
-    DataParallel parallel(model, communicator,
-                          {.strategy = "dear(layers=1)", .device_group = kGroup});
-    torch::optim::SGD optimizer(model.parameters(), 0.05);
-    for (int step = 0; step < 3; ++step) {
-      loss_of(model, step, 1).backward();
-      EXPECT_FALSE(parallel.updates_pending());
-      parallel.step(optimizer);
-      // The first one teaches the order of gradients, by which another plan is made at once.
-      EXPECT_EQ(parallel.updates_pending(), step > 0);
-    }
-    parallel.settle();
+TEST_ON(StreamedSteps, GathersOfDearAreLeftToTheNextForwardPass, in_group, ranks, 2) {
+  Mlp model;
+  DataParallel parallel(model, communicator,
+                        {.strategy = "dear(layers=1)", .device_group = kGroup});
+  torch::optim::SGD optimizer(model.parameters(), 0.05);
+  for (int step = 0; step < 3; ++step) {
+    loss_of(model, step, 1).backward();
     EXPECT_FALSE(parallel.updates_pending());
-  });
+    parallel.step(optimizer);
+    // The first one teaches the order of gradients, by which another plan is made at once.
+    EXPECT_EQ(parallel.updates_pending(), step > 0);
+  }
+  parallel.settle();
+  EXPECT_FALSE(parallel.updates_pending());
 }
 
 /// The same model goes on in f64: types are agreed on and buckets made anew.
-TEST(StreamedSteps, AModelOfAnotherTypeIsFollowed) {
-  in_group(ranks, 2, [](Communicator& communicator) {
-    const auto weights_over = [&](const std::string& device_group) {
-      Mlp model;
-      DataParallel parallel(model, communicator,
-                            {.strategy = "dear(bucket=256B)", .device_group = device_group});
-      torch::optim::SGD optimizer(model.parameters(), 0.05);
-      for (int step = 0; step < 5; ++step) {
-        const at::ScalarType type = step < 2 ? at::kFloat : at::kDouble;
-        if (step == 2) model.to(type);
-        loss_of(model, step + communicator.rank(), 1, type).backward();
-        parallel.step(optimizer);
-      }
-      parallel.settle();
-      return flat(model);
-    };
-    EXPECT_TRUE(weights_over(kGroup).equal(weights_over("")));
-  });
+TEST_ON(StreamedSteps, AModelOfAnotherTypeIsFollowed, in_group, ranks, 2) {
+  const auto weights_over = [&](const std::string& device_group) {
+    Mlp model;
+    DataParallel parallel(model, communicator,
+                          {.strategy = "dear(bucket=256B)", .device_group = device_group});
+    torch::optim::SGD optimizer(model.parameters(), 0.05);
+    for (int step = 0; step < 5; ++step) {
+      const at::ScalarType type = step < 2 ? at::kFloat : at::kDouble;
+      if (step == 2) model.to(type);
+      loss_of(model, step + communicator.rank(), 1, type).backward();
+      parallel.step(optimizer);
+    }
+    parallel.settle();
+    return flat(model);
+  };
+  EXPECT_TRUE(weights_over(kGroup).equal(weights_over("")));
 }
 
 TEST(LateAnswer, IsTakenOnceAndJoinedWithOnesThatWereNot) {
@@ -273,16 +258,14 @@ std::string refusal(Communicator& communicator, DataParallelOptions options) {
   return thrown_by([&] { DataParallel(model, communicator, std::move(options)); });
 }
 
-TEST(StreamedSteps, WhatOnlyTheCpuCanDoIsRefused) {
-  in_group(ranks, 2, [](Communicator& communicator) {
-    EXPECT_THAT(refusal(communicator, {.strategy = "ddp+codec(ratio=8)"}),
-                HasSubstr("found \"codec(ratio=8)\""));
-    EXPECT_THAT(refusal(communicator, {.strategy = "horovod(timer=clock, cycle=1ms)"}),
-                HasSubstr("found timers"));
-    EXPECT_THAT(refusal(communicator, {.strategy = "ddp", .device_group = "no such group"}),
-                HasSubstr("process group \"no such group\" cannot exchange memory of cpu"));
-    EXPECT_EQ(refusal(communicator, {.strategy = "ddp"}), "");
-  });
+TEST_ON(StreamedSteps, WhatOnlyTheCpuCanDoIsRefused, in_group, ranks, 2) {
+  EXPECT_THAT(refusal(communicator, {.strategy = "ddp+codec(ratio=8)"}),
+              HasSubstr("found \"codec(ratio=8)\""));
+  EXPECT_THAT(refusal(communicator, {.strategy = "horovod(timer=clock, cycle=1ms)"}),
+              HasSubstr("found timers"));
+  EXPECT_THAT(refusal(communicator, {.strategy = "ddp", .device_group = "no such group"}),
+              HasSubstr("process group \"no such group\" cannot exchange memory of cpu"));
+  EXPECT_EQ(refusal(communicator, {.strategy = "ddp"}), "");
 }
 
 // Recorded steps of the code for parameters on a device, on the CPU: the same Timeline as the other
@@ -290,66 +273,49 @@ TEST(StreamedSteps, WhatOnlyTheCpuCanDoIsRefused) {
 
 constexpr int kStreamedAndRecorded = 14;  // the first are measured, and recorded too
 
-/// What a program adds to the recorder by itself: passes and steps.
-class RecordingProgram {
- public:
-  RecordingProgram(Communicator& communicator, const std::string& strategy,
-                   const std::string& device_group)
-      : communicator_(communicator),
-        recorder_(communicator, exec::agree_origin(communicator), "trained"),
-        parallel_(model_, communicator,
-                  {.strategy = strategy,
-                   .measured_steps = 2,
-                   .recorder = &recorder_,
-                   .device_group = device_group}),
-        optimizer_(model_.parameters(), torch::optim::SGDOptions(0.05)) {
-    for (int step = 0; step < kStreamedAndRecorded; ++step) run(step);
-  }
-
-  doc::Timeline mine() const { return recorder_.timeline(); }
-  /// On rank 0.
-  doc::Timeline of_all() {
-    doc::Timeline own = mine();
-    own.strategy = parallel_.plan().strategy;
-    return exec::gather_timeline(communicator_, own);
-  }
-
- private:
-  void run(int step) {
-    recorder_.begin_step(step);
-    const std::int64_t start = recorder_.now();
-    const at::Tensor loss = loss_of(model_, step, 1);
-    const std::int64_t computed = recorder_.now();
-    add(doc::TaskKind::forward, start, computed);
-    loss.backward();
-    add(doc::TaskKind::backward, computed, recorder_.now());
+/// What a rank records; a program adds passes and steps by itself. `of_all`: on rank 0 that of all.
+doc::Timeline recorded(Communicator& communicator, const std::string& strategy,
+                       const std::string& device_group, bool of_all = false) {
+  Mlp model;
+  exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
+  DataParallel parallel(model, communicator,
+                        {.strategy = strategy,
+                         .measured_steps = 2,
+                         .recorder = &recorder,
+                         .device_group = device_group});
+  torch::optim::SGD optimizer(model.parameters(), 0.05);
+  const auto timed = [&](doc::TaskKind kind, const auto& work) {
+    const std::int64_t start = recorder.now();
+    work();
+    recorder.add({.kind = kind,
+                  .resource = doc::Resource::compute,
+                  .start_ns = start,
+                  .end_ns = recorder.now()});
+  };
+  for (int step = 0; step < kStreamedAndRecorded; ++step) {
+    recorder.begin_step(step);
+    const std::int64_t start = recorder.now();
+    at::Tensor loss;
+    timed(doc::TaskKind::forward, [&] { loss = loss_of(model, step, 1); });
+    timed(doc::TaskKind::backward, [&] { loss.backward(); });
     // Not step(): with dear the other code has an update a bucket, where this one has one.
-    const StepReport report = parallel_.finish();
+    const StepReport report = parallel.finish();
     EXPECT_EQ(report.host_waits, 0);
-    const std::int64_t exchanged = recorder_.now();
-    optimizer_.step();
-    add(doc::TaskKind::update, exchanged, recorder_.now());
-    recorder_.add_step(step, start, recorder_.now(), report.variant);
-    model_.zero_grad();
+    timed(doc::TaskKind::update, [&] { optimizer.step(); });
+    recorder.add_step(step, start, recorder.now(), report.variant);
+    model.zero_grad();
   }
-  void add(doc::TaskKind kind, std::int64_t start, std::int64_t end) {
-    recorder_.add(
-        {.kind = kind, .resource = doc::Resource::compute, .start_ns = start, .end_ns = end});
-  }
-
-  Communicator& communicator_;
-  Mlp model_;
-  exec::Recorder recorder_;
-  DataParallel parallel_;
-  torch::optim::SGD optimizer_;
-};
+  doc::Timeline own = recorder.timeline();
+  own.strategy = parallel.plan().strategy;
+  return of_all ? exec::gather_timeline(communicator, own) : own;
+}
 
 /// "all-reduce bucket 0: a.weight b.bias, 1052 bytes", of a step.
 std::multiset<std::string> tasks_of(const doc::Timeline& t, int step) {
   std::multiset<std::string> tasks;
   for (const doc::Event& e : t.events) {
     if (e.step != step) continue;
-    std::string line = e.name < 0 ? std::string(name_of(e.kind)) : t.names[to_index(e.name)];
+    std::string line{e.name < 0 ? name_of(e.kind) : t.names[to_index(e.name)]};
     if (e.set >= 0)
       for (const std::int32_t p : t.parameter_sets[to_index(e.set)])
         line += " " + t.parameter_names[to_index(p)];
@@ -379,17 +345,15 @@ void expect_in_order(const doc::Timeline& t, const std::string& title) {
   }
 }
 
-TEST(StreamRecording, HasWhatTheOtherCodeRecords) {
-  in_group(ranks, 2, [](Communicator& communicator) {
-    for (const std::string strategy : {"bulk", "ddp", "ddp(first=64B, bucket=512B)", "wfbp",
-                                       "dear(layers=1)", "ddp(wire=fp16)"}) {
-      const doc::Timeline expected = RecordingProgram(communicator, strategy, "").mine();
-      const doc::Timeline found = RecordingProgram(communicator, strategy, kGroup).mine();
-      expect_in_order(found, strategy);
-      for (int step = 0; step < kStreamedAndRecorded; ++step)
-        EXPECT_EQ(tasks_of(found, step), tasks_of(expected, step)) << strategy << ", step " << step;
-    }
-  });
+TEST_ON(StreamRecording, HasWhatTheOtherCodeRecords, in_group, ranks, 2) {
+  for (const std::string strategy :
+       {"bulk", "ddp", "ddp(first=64B, bucket=512B)", "wfbp", "dear(layers=1)", "ddp(wire=fp16)"}) {
+    const doc::Timeline expected = recorded(communicator, strategy, "");
+    const doc::Timeline found = recorded(communicator, strategy, kGroup);
+    expect_in_order(found, strategy);
+    for (int step = 0; step < kStreamedAndRecorded; ++step)
+      EXPECT_EQ(tasks_of(found, step), tasks_of(expected, step)) << strategy << ", step " << step;
+  }
 }
 
 /// What a command prints.
@@ -408,7 +372,7 @@ TEST(StreamRecording, IsExplainedAndCompared) {
   in_group(ranks, 2, [&](Communicator& communicator) {
     for (const std::string device_group : {"", kGroup}) {
       const doc::Timeline whole =
-          RecordingProgram(communicator, "ddp(first=64B, bucket=512B)", device_group).of_all();
+          recorded(communicator, "ddp(first=64B, bucket=512B)", device_group, true);
       if (communicator.rank() == 0)
         doc::save(whole, folder / (device_group.empty() ? "host.json" : "run.json"));
     }

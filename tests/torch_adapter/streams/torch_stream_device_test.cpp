@@ -19,6 +19,7 @@
 #include "linerate/exec/streams/stream_runner.hpp"
 #include "linerate/exec/streams/stream_times.hpp"
 #include "linerate/torch_adapter/stream_steps.hpp"
+#include "torch_adapter/rank_tests.hpp"
 #include "torch_adapter/streams/logged_guard.hpp"
 #include "torch_adapter/warnings.hpp"
 
@@ -226,13 +227,13 @@ TEST(NamedDevice, IsTimedByMarksOfItsStream) {
   exec::QueueTimer timer(clock, [&] { work(9); });
   taken_calls();
   timer.time({{2, [&](int call) { work(static_cast<std::uint32_t>(call)); }}}, 1);
-  std::vector<std::string> round = {"1:0 sets a mark", "1:0 does task 0", "1:0 sets a mark",
-                                    "1:0 does task 1", "1:0 sets a mark", "host waits for a mark"};
-  std::vector<std::string> expected = round;  // what does not count, twice
-  expected.insert(expected.end(), round.begin(), round.end());
+  std::vector<std::string> expected;
+  for (int round = 0; round < 3; ++round)  // the last one counts
+    expected.insert(expected.end(),
+                    {"1:0 sets a mark", "1:0 does task 0", "1:0 sets a mark", "1:0 does task 1",
+                     "1:0 sets a mark", "host waits for a mark"});
   std::vector<std::string> calls = taken_calls();
   EXPECT_GT(std::erase(calls, "1:0 does task 9"), 0u);
-  expected.insert(expected.end(), round.begin(), round.end());
   EXPECT_EQ(calls, expected);
 }
 
@@ -257,15 +258,14 @@ class LoggedGroup final : public comm::TensorGroup {
 };
 
 /// Steps of three gradients in buckets of two and one.
-class LoggedSteps {
- public:
+struct LoggedSteps {
   explicit LoggedSteps(comm::Communicator& communicator, exec::Recorder* recorder = nullptr)
-      : steps(communicator, memory_, support::logged_device(0), std::make_unique<LoggedGroup>(),
+      : steps(communicator, memory, support::logged_device(0), std::make_unique<LoggedGroup>(),
               recorder) {
     for (int i = 0; i < 3; ++i)
-      parameters_.push_back({fmt::format("g{}", i), torch::zeros({1}), DType::f32, {1}, {1}});
-    memory_.lay_out(plan_->variants[0], {&parameters_[0], &parameters_[1], &parameters_[2]});
-    steps.set_plan(plan_, 0);
+      parameters.push_back({fmt::format("g{}", i), torch::zeros({1}), DType::f32, {1}, {1}});
+    memory.lay_out(plan->variants[0], {&parameters[0], &parameters[1], &parameters[2]});
+    steps.set_plan(plan, 0);
   }
 
   std::vector<std::string> begin(int step) {
@@ -280,34 +280,29 @@ class LoggedSteps {
     return taken_calls();
   }
 
- private:
-  std::shared_ptr<doc::Plan> plan_ = exec::plan_of(1, {exec::exchange_graph("steady", {2, 1})}, 3);
-  std::vector<Parameter> parameters_;
-  PayloadMemory memory_{false};
-
- public:
+  std::shared_ptr<doc::Plan> plan = exec::plan_of(1, {exec::exchange_graph("steady", {2, 1})}, 3);
+  std::vector<Parameter> parameters;
+  PayloadMemory memory{false};
   StreamSteps steps;
 };
 
 /// Of a decoupled exchange the next forward pass waits for what it needs, when it needs it.
-TEST(LoggedSteps, WaitForOneTaskAlone) {
-  comm::run_ranks(1, [](comm::Communicator& communicator) {
-    support::forget_guard_calls();
-    LoggedSteps logged(communicator);
-    logged.begin(0);
-    for (const int gradient : {0, 1, 2}) logged.steps.report_backward(gradient);
-    logged.steps.end_step();
-    taken_calls();
-    const exec::TaskId first = logged.steps.current(2), second = logged.steps.current(4);
-    EXPECT_FALSE(logged.steps.is_done(first));
-    logged.steps.wait_for(first);
-    EXPECT_THAT(taken_calls(), ElementsAre("0:0 waits 1"));
-    EXPECT_TRUE(logged.steps.is_done(first));
-    EXPECT_FALSE(logged.steps.is_done(second));
-    logged.steps.drain();
-    EXPECT_THAT(taken_calls(), ElementsAre("0:0 waits 3"));
-    EXPECT_TRUE(logged.steps.is_done(second));
-  });
+TEST_ON(LoggedSteps, WaitForOneTaskAlone, comm::run_ranks, 1) {
+  support::forget_guard_calls();
+  LoggedSteps logged(communicator);
+  logged.begin(0);
+  for (const int gradient : {0, 1, 2}) logged.steps.report_backward(gradient);
+  logged.steps.end_step();
+  taken_calls();
+  const exec::TaskId first = logged.steps.current(2), second = logged.steps.current(4);
+  EXPECT_FALSE(logged.steps.is_done(first));
+  logged.steps.wait_for(first);
+  EXPECT_THAT(taken_calls(), ElementsAre("0:0 waits 1"));
+  EXPECT_TRUE(logged.steps.is_done(first));
+  EXPECT_FALSE(logged.steps.is_done(second));
+  logged.steps.drain();
+  EXPECT_THAT(taken_calls(), ElementsAre("0:0 waits 3"));
+  EXPECT_TRUE(logged.steps.is_done(second));
 }
 
 /// What is no mark.
@@ -316,88 +311,81 @@ std::vector<std::string> without_marks(std::vector<std::string> lines) {
   return lines;
 }
 
-TEST(LoggedSteps, AreRecordedWithoutAWait) {
-  comm::run_ranks(1, [](comm::Communicator& communicator) {
-    support::forget_guard_calls();
-    std::vector<std::vector<std::string>> plain;
-    {
-      LoggedSteps logged(communicator);
-      for (const int step : {0, 1, 2})
-        plain.push_back(logged.begin(step)), plain.push_back(logged.rest());
-    }
-    support::forget_guard_calls();
-    exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
-    LoggedSteps logged(communicator, &recorder);
-    guard_log().marks_wait = true;  // as if the device were far behind
-    std::vector<std::vector<std::string>> recorded;
-    for (const int step : {0, 1, 2}) {
-      recorder.begin_step(step);
-      recorded.push_back(logged.begin(step)), recorded.push_back(logged.rest());
-    }
-    // The anchor before all; a gradient's end before its bucket's sum, and the sum between two.
-    EXPECT_THAT(recorded[0], ElementsAre("0:0 sets a mark", "0:0 records 0", "0:1 waits 0"));
-    EXPECT_THAT(
-        recorded[1],
-        ElementsAre("0:0 sets a mark", "0:0 sets a mark", "0:0 records 0", "0:1 waits 0",
-                    "0:1 sets a mark", "0:1 does task 0", "0:1 sets a mark", "0:1 records 1",
-                    "0:0 sets a mark", "0:0 records 2", "0:1 waits 2", "0:1 sets a mark",
-                    "0:1 does task 0", "0:1 sets a mark", "0:1 records 3", "0:0 waits 3"));
-    for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(without_marks(recorded[i]), plain[i]);
-    EXPECT_GT(guard_log().marks_asked, 0);
-    EXPECT_EQ(recorder.timeline().events.size(), 6u);
-    EXPECT_EQ(recorder.timeline().device, "privateuseone");
-    EXPECT_THAT(taken_calls(), testing::Contains("host waits for a mark"));
-  });
+TEST_ON(LoggedSteps, AreRecordedWithoutAWait, comm::run_ranks, 1) {
+  support::forget_guard_calls();
+  std::vector<std::vector<std::string>> plain;
+  {
+    LoggedSteps logged(communicator);
+    for (const int step : {0, 1, 2})
+      plain.push_back(logged.begin(step)), plain.push_back(logged.rest());
+  }
+  support::forget_guard_calls();
+  exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
+  LoggedSteps logged(communicator, &recorder);
+  guard_log().marks_wait = true;  // as if the device were far behind
+  std::vector<std::vector<std::string>> recorded;
+  for (const int step : {0, 1, 2}) {
+    recorder.begin_step(step);
+    recorded.push_back(logged.begin(step)), recorded.push_back(logged.rest());
+  }
+  // The anchor before all; a gradient's end before its bucket's sum, and the sum between two.
+  EXPECT_THAT(recorded[0], ElementsAre("0:0 sets a mark", "0:0 records 0", "0:1 waits 0"));
+  EXPECT_THAT(recorded[1],
+              ElementsAre("0:0 sets a mark", "0:0 sets a mark", "0:0 records 0", "0:1 waits 0",
+                          "0:1 sets a mark", "0:1 does task 0", "0:1 sets a mark", "0:1 records 1",
+                          "0:0 sets a mark", "0:0 records 2", "0:1 waits 2", "0:1 sets a mark",
+                          "0:1 does task 0", "0:1 sets a mark", "0:1 records 3", "0:0 waits 3"));
+  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(without_marks(recorded[i]), plain[i]);
+  EXPECT_GT(guard_log().marks_asked, 0);
+  EXPECT_EQ(recorder.timeline().events.size(), 6u);
+  EXPECT_EQ(recorder.timeline().device, "privateuseone");
+  EXPECT_THAT(taken_calls(), testing::Contains("host waits for a mark"));
 }
 
-TEST(LoggedSteps, AskForNoTimesWhileNothingIsKept) {
-  comm::run_ranks(1, [](comm::Communicator& communicator) {
-    support::forget_guard_calls();
-    exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
-    recorder.keep(false);
-    LoggedSteps logged(communicator, &recorder);
-    const auto made = guard_log().marks_made, asked = guard_log().marks_asked;
-    EXPECT_THAT(logged.begin(0), ElementsAre("0:0 records 0", "0:1 waits 0"));
-    EXPECT_EQ(logged.rest().size(), 9u);
-    EXPECT_EQ(guard_log().marks_made, made);
-    EXPECT_EQ(guard_log().marks_asked, asked);
-  });
+TEST_ON(LoggedSteps, AskForNoTimesWhileNothingIsKept, comm::run_ranks, 1) {
+  support::forget_guard_calls();
+  exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
+  recorder.keep(false);
+  LoggedSteps logged(communicator, &recorder);
+  const auto made = guard_log().marks_made, asked = guard_log().marks_asked;
+  EXPECT_THAT(logged.begin(0), ElementsAre("0:0 records 0", "0:1 waits 0"));
+  EXPECT_EQ(logged.rest().size(), 9u);
+  EXPECT_EQ(guard_log().marks_made, made);
+  EXPECT_EQ(guard_log().marks_asked, asked);
 }
 
 /// By the device's clock, tied to the host's when it began and when the Timeline is asked for.
-TEST(LoggedSteps, TakeTheTimesOfTheDevice) {
-  comm::run_ranks(1, [](comm::Communicator& communicator) {
-    support::forget_guard_calls();
-    exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
-    LoggedSteps logged(communicator, &recorder);
-    const auto pass = [](double ms) { guard_log().device_ms += ms; };
-    recorder.begin_step(7);
-    const std::int64_t start = recorder.now();
-    pass(4);
-    logged.begin(0);
-    pass(2);
-    logged.steps.report_backward(0);
-    logged.steps.report_backward(1);
-    pass(3);
-    logged.steps.report_backward(2);
-    recorder.add_step(7, start, recorder.now(), "steady");
-    const doc::Timeline t = recorder.timeline();
-    ASSERT_EQ(t.events.size(), 2u);
-    ASSERT_EQ(t.steps.size(), 1u);
-    // The device's 9 ms are what passed on the host between two comparisons, whatever that was.
-    const double unit = t.steps[0].seconds() / 9;
-    const auto since_start = [&](std::int64_t ns) {
-      return static_cast<double>(ns - t.steps[0].start_ns) * 1e-9 / unit;
-    };
-    for (const auto& [event, ms] : {std::pair{t.events[0], 6.0}, std::pair{t.events[1], 9.0}}) {
-      EXPECT_EQ(event.kind, doc::TaskKind::all_reduce);
-      EXPECT_EQ(event.step, 7);
-      EXPECT_NEAR(since_start(event.ready_ns), ms, 0.01);
-      EXPECT_NEAR(since_start(event.start_ns), ms, 0.01);
-      EXPECT_NEAR(since_start(event.end_ns), ms, 0.01);
-    }
-    EXPECT_EQ(t.names[static_cast<std::size_t>(t.events[1].name)], "all-reduce bucket 1");
-  });
+TEST_ON(LoggedSteps, TakeTheTimesOfTheDevice, comm::run_ranks, 1) {
+  support::forget_guard_calls();
+  exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
+  LoggedSteps logged(communicator, &recorder);
+  const auto pass = [](double ms) { guard_log().device_ms += ms; };
+  recorder.begin_step(7);
+  const std::int64_t start = recorder.now();
+  pass(4);
+  logged.begin(0);
+  pass(2);
+  logged.steps.report_backward(0);
+  logged.steps.report_backward(1);
+  pass(3);
+  logged.steps.report_backward(2);
+  recorder.add_step(7, start, recorder.now(), "steady");
+  const doc::Timeline t = recorder.timeline();
+  ASSERT_EQ(t.events.size(), 2u);
+  ASSERT_EQ(t.steps.size(), 1u);
+  // The device's 9 ms are what passed on the host between two comparisons, whatever that was.
+  const double unit = t.steps[0].seconds() / 9;
+  const auto since_start = [&](std::int64_t ns) {
+    return static_cast<double>(ns - t.steps[0].start_ns) * 1e-9 / unit;
+  };
+  for (const auto& [event, ms] : {std::pair{t.events[0], 6.0}, std::pair{t.events[1], 9.0}}) {
+    EXPECT_EQ(event.kind, doc::TaskKind::all_reduce);
+    EXPECT_EQ(event.step, 7);
+    EXPECT_NEAR(since_start(event.ready_ns), ms, 0.01);
+    EXPECT_NEAR(since_start(event.start_ns), ms, 0.01);
+    EXPECT_NEAR(since_start(event.end_ns), ms, 0.01);
+  }
+  EXPECT_EQ(t.names[static_cast<std::size_t>(t.events[1].name)], "all-reduce bucket 1");
 }
 
 }  // namespace

@@ -23,50 +23,42 @@ using testing::ThrowsMessage;
 class Folder : public InFolder {
  protected:
   static Checkpoint at_step(std::int64_t step) { return {{{"model", "mlp"}}, 1, 0, step, {}}; }
+  static std::int64_t step_in(const fs::path& folder) {
+    const std::string content = read_file(folder / "checkpoint");
+    return decode(content, "x").step;
+  }
 };
 
 TEST_F(Folder, IsMadeAndWhatIsWrittenComesBack) {
   CheckpointFolder folder(folder_ / "new" / "ck");
   EXPECT_NO_THROW(folder.require_none());
   folder.write(at_step(7));
-  const std::string content = read_file(folder_ / "new" / "ck" / "checkpoint");
-  EXPECT_EQ(decode(content, "x").step, 7);
+  EXPECT_EQ(step_in(folder_ / "new" / "ck"), 7);
 }
 
-TEST_F(Folder, AFileInItsPlaceIsRefused) {
+TEST_F(Folder, IsRefusedWhereItCannotBeOrIsAnothers) {
+  const CheckpointFolder another(folder_);
   std::ofstream(folder_ / "ck") << "x";
-  EXPECT_THAT([&] { CheckpointFolder folder(folder_ / "ck"); },
-              ThrowsMessage<InputError>(HasSubstr("ck: expected a folder, found a file")));
+  for (const auto& [place, words] :
+       {std::pair{folder_ / "ck", std::string("ck: expected a folder, found a file")},
+        // sysfs takes nobody's files, root's neither
+        {"/sys/kernel", "/sys/kernel: trying to write"},
+        {folder_, "another run keeps its checkpoints here (process " + std::to_string(::getpid()) +
+                      " on host "},
+        {folder_, "give another --checkpoint folder"}})
+    EXPECT_THAT([&] { CheckpointFolder folder(place); },
+                ThrowsMessage<InputError>(HasSubstr(words)));
 }
 
-// sysfs takes nobody's files, root's neither.
-TEST_F(Folder, OneThatTakesNoFilesIsRefused) {
-  EXPECT_THAT([&] { CheckpointFolder folder("/sys/kernel"); },
-              ThrowsMessage<InputError>(HasSubstr("/sys/kernel: trying to write")));
-}
-
-TEST_F(Folder, ACheckpointThatIsThereIsNamedWithItsModelAndStep) {
+TEST_F(Folder, WhatIsThereIsNamedAndNotOverwritten) {
   CheckpointFolder folder(folder_);
   folder.write(at_step(40));
   EXPECT_THAT([&] { folder.require_none(); },
               ThrowsMessage<UsageError>(AllOf(HasSubstr("found a checkpoint of mlp at step 40"),
                                               HasSubstr("--resume"), HasSubstr("--overwrite"))));
-}
-
-TEST_F(Folder, AFileThatCannotBeReadAsOneIsNotOverwrittenEither) {
-  CheckpointFolder folder(folder_);
   std::ofstream(folder_ / "checkpoint") << "somebody's own";
   EXPECT_THAT([&] { folder.require_none(); },
               ThrowsMessage<UsageError>(HasSubstr("cannot be read as a checkpoint")));
-}
-
-TEST_F(Folder, TwoRunsDoNotShareOne) {
-  const CheckpointFolder first(folder_);
-  EXPECT_THAT(
-      [&] { CheckpointFolder second(folder_); },
-      ThrowsMessage<InputError>(AllOf(HasSubstr("another run keeps its checkpoints here (process " +
-                                                std::to_string(::getpid()) + " on host "),
-                                      HasSubstr("give another --checkpoint folder"))));
 }
 
 TEST_F(Folder, IsFreeAgainWhenItsRunHasEndedOrWasKilled) {
@@ -100,8 +92,7 @@ TEST_F(Folder, AFailedWriteSaysWhatIsLeft) {
     EXPECT_THAT([&] { folder.write(at_step(3)); },
                 ThrowsMessage<InputError>(HasSubstr("the checkpoint before it is whole")));
   }
-  const std::string content = read_file(folder_ / "ck" / "checkpoint");
-  EXPECT_EQ(decode(content, "x").step, 2);
+  EXPECT_EQ(step_in(folder_ / "ck"), 2);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cstring>
 

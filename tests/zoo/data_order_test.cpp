@@ -1,7 +1,6 @@
 // The order of the data: from seed and epoch alone, and shared out without loss.
 #include "linerate/zoo/dataset.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

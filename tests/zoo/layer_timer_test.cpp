@@ -5,7 +5,6 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/rand.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "linerate/core/error.hpp"
 #include "linerate/models/catalogue.hpp"

@@ -8,6 +8,7 @@
 #include "linerate/core/error.hpp"
 #include "small_training.hpp"
 #include "support/message_of.hpp"
+#include "torch_adapter/rank_tests.hpp"
 
 namespace linerate::zoo {
 namespace {
@@ -21,44 +22,40 @@ std::vector<std::int64_t> tested(const TrainReport& report) {
   return steps;
 }
 
-TEST(TimedTraining, TrainingsTakeTurnsOnOneCommunicator) {
-  comm::run_ranks(2, [](comm::Communicator& c) {
-    TimedTraining first(mlp(), c, "first");
-    TrainOptions other = mlp();
-    other.strategy = "ddp+topk(density=0.05)";
-    TimedTraining second(other, c, "second");
-    for (int round = 0; round < 2; ++round) {
-      const verbs::Round dense = first.run(3), sparse = second.run(3);
-      // A ring of two ranks sends every byte of the gradients once, and a few of the step's flags.
-      const double bytes = 4.0 * static_cast<double>(first.parameters());
-      EXPECT_GE(dense.sent_bytes, bytes);
-      EXPECT_LT(dense.sent_bytes, bytes + 1000);
-      EXPECT_LT(sparse.sent_bytes, bytes / 4);
-      if (c.rank() != 0) continue;
-      EXPECT_EQ(dense.timeline.steps.size(), 6u);  // 3 of 2 ranks
-      std::set<doc::TaskKind> kinds;
-      for (const doc::Event& e : sparse.timeline.events) kinds.insert(e.kind);
-      for (const auto kind : {doc::TaskKind::forward, doc::TaskKind::backward,
-                              doc::TaskKind::encode, doc::TaskKind::decode})
-        EXPECT_TRUE(kinds.contains(kind)) << name_of(kind);
-    }
-  });
+TEST_ON(TimedTraining, TrainingsTakeTurnsOnOneCommunicator, comm::run_ranks, 2) {
+  TimedTraining first(mlp(), communicator, "first");
+  TrainOptions other = mlp();
+  other.strategy = "ddp+topk(density=0.05)";
+  TimedTraining second(other, communicator, "second");
+  for (int round = 0; round < 2; ++round) {
+    const verbs::Round dense = first.run(3), sparse = second.run(3);
+    // A ring of two ranks sends every byte of the gradients once, and a few of the step's flags.
+    const double bytes = 4.0 * static_cast<double>(first.parameters());
+    EXPECT_GE(dense.sent_bytes, bytes);
+    EXPECT_LT(dense.sent_bytes, bytes + 1000);
+    EXPECT_LT(sparse.sent_bytes, bytes / 4);
+    if (communicator.rank() != 0) continue;
+    EXPECT_EQ(dense.timeline.steps.size(), 6u);  // 3 of 2 ranks
+    std::set<doc::TaskKind> kinds;
+    for (const doc::Event& e : sparse.timeline.events) kinds.insert(e.kind);
+    for (const auto kind : {doc::TaskKind::forward, doc::TaskKind::backward, doc::TaskKind::encode,
+                            doc::TaskKind::decode})
+      EXPECT_TRUE(kinds.contains(kind)) << name_of(kind);
+  }
 }
 
 /// A thousand dense steps are not what is to be timed.
-TEST(TimedTraining, TimesTheStepsBehindACompressorsWarmUp) {
-  comm::run_ranks(2, [](comm::Communicator& c) {
-    TrainOptions o = mlp();
-    o.strategy = "ddp+powersgd(rank=1, warmup=1000)";
-    TimedTraining training(o, c, "warmed up");
-    const double dense = training.run(2).sent_bytes;
-    training.warm_up(2);
-    const verbs::Round round = training.run(3);
-    EXPECT_LT(round.sent_bytes, dense / 4);
-    if (c.rank() == 0) {
-      EXPECT_THAT(round.timeline.steps.front().variant, testing::Not(HasSubstr("dense")));
-    }
-  });
+TEST_ON(TimedTraining, TimesTheStepsBehindACompressorsWarmUp, comm::run_ranks, 2) {
+  TrainOptions o = mlp();
+  o.strategy = "ddp+powersgd(rank=1, warmup=1000)";
+  TimedTraining training(o, communicator, "warmed up");
+  const double dense = training.run(2).sent_bytes;
+  training.warm_up(2);
+  const verbs::Round round = training.run(3);
+  EXPECT_LT(round.sent_bytes, dense / 4);
+  if (communicator.rank() == 0) {
+    EXPECT_THAT(round.timeline.steps.front().variant, testing::Not(HasSubstr("dense")));
+  }
 }
 
 TEST(EvaluatedTraining, IsTestedOnTheWayAndOnceAtTheEndOfAnEpoch) {

@@ -8,13 +8,12 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <tuple>
+#include <optional>
 
 #include "folder.hpp"
-#include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/doc/cluster.hpp"
-#include "linerate/zoo/train.hpp"
+#include "small_training.hpp"
 
 namespace linerate::zoo {
 namespace {
@@ -49,12 +48,13 @@ struct Field {
   Verdict over_ranks, on_resume;
 };
 
+/// Without a verdict of its own a resume has that over ranks.
 template <typename T, typename V>
-Field field(std::string name, T TrainOptions::*member, V other, Verdict over_ranks,
-            Verdict on_resume) {
+Field field(std::string name, T TrainOptions::*member, V other, const Verdict& over_ranks,
+            const std::optional<Verdict>& on_resume = {}) {
   return {std::move(name), [member](const TrainOptions& o) -> const void* { return &(o.*member); },
-          [member, other](TrainOptions& o) { o.*member = other; }, std::move(over_ranks),
-          std::move(on_resume)};
+          [member, other](TrainOptions& o) { o.*member = other; }, over_ranks,
+          on_resume.value_or(over_ranks)};
 }
 
 class TrainOptionsOf : public InFolder {
@@ -82,71 +82,59 @@ class TrainOptionsOf : public InFolder {
   }
 
   TrainOptions base() const {
-    TrainOptions o;
-    o.model = "mlp";
+    TrainOptions o = mlp(2);  // epochs, 8 steps each of two ranks
     o.input = models::Shape{1, 28, 28};
-    o.classes = 10;
     o.data_folder = folder_ / "mnist";  // of no matter to synthetic data
     o.samples = 64;
     o.batch = 4;
-    o.epochs = 2;  // 8 steps each of two ranks
     o.rate = 0.05;
-    o.threads = 1;
     return o;
   }
 
   std::vector<Field> fields() const {
-    const std::string one_writes = "rank 0 alone writes there", for_people = "text for people";
-    const std::string in_time = "says when to save, stop or measure, not how to train";
+    const Verdict one_writes = may_differ("rank 0 alone writes there"),
+                  in_time = may_differ("says when to save, stop or measure, not how to train");
     using O = TrainOptions;
     return {
-        field("model", &O::model, "resnet18", refused("model"), refused("model")),
-        field("input", &O::input, models::Shape{1, 32, 32}, refused("input"), refused("input")),
-        field("classes", &O::classes, 11, refused("classes"), refused("classes")),
-        field("variant", &O::variant, "published", refused("variant"), refused("variant")),
-        field("data", &O::data, "mnist", refused("data"), refused("data")),
+        field("model", &O::model, "resnet18", refused("model")),
+        field("input", &O::input, models::Shape{1, 32, 32}, refused("input")),
+        field("classes", &O::classes, 11, refused("classes")),
+        field("variant", &O::variant, "published", refused("variant")),
+        field("data", &O::data, "mnist", refused("data")),
         field("data_folder", &O::data_folder, folder_ / "copy",
               may_differ("each host has its own copy; names and numbers of samples are compared"),
               may_differ("data may move")),
-        field("samples", &O::samples, 72, refused("samples"), refused("samples")),
-        field("train_samples", &O::train_samples, 56, refused("samples"), refused("samples")),
-        field("test_samples", &O::test_samples, 4, refused("test samples"),
-              refused("test samples")),
-        field("flip", &O::flip, true, refused("flip"), refused("flip")),
+        field("samples", &O::samples, 72, refused("samples")),
+        field("train_samples", &O::train_samples, 56, refused("samples")),
+        field("test_samples", &O::test_samples, 4, refused("test samples")),
+        field("flip", &O::flip, true, refused("flip")),
         field("strategy", &O::strategy, "bulk", refused("strategy"), noted("strategy")),
         field("cluster", &O::cluster, folder_ / "cluster.json", refused("cluster"),
               noted("cluster")),
-        field("batch", &O::batch, 8, refused("global batch"), refused("global batch")),
+        field("batch", &O::batch, 8, refused("global batch")),
         field("epochs", &O::epochs, 3, refused("epochs"), refused("schedule steps")),
-        field("steps", &O::steps, 13, refused("last step"), may_differ(in_time)),
-        field("optimizer", &O::optimizer, "adam", refused("optimizer"), refused("optimizer")),
-        field("rate", &O::rate, std::nextafter(0.05, 1.0), refused("learning rate"),
-              refused("learning rate")),
-        field("momentum", &O::momentum, std::nextafter(0.9, 1.0), refused("momentum"),
-              refused("momentum")),
-        field("weight_decay", &O::weight_decay, 5e-324, refused("weight decay"),
-              refused("weight decay")),
-        field("schedule", &O::schedule, "cosine", refused("schedule"), refused("schedule")),
-        field("seed", &O::seed, 2, refused("seed"), refused("seed")),
-        field("threads", &O::threads, 2, rounds("hosts differ in cores"),
-              rounds("hosts differ in cores")),
-        field("checked_steps", &O::checked_steps, 0, refused("checked steps"), may_differ(in_time)),
-        field("test_every", &O::test_every, 3, refused("test every"), may_differ(in_time)),
-        field("norm_samples", &O::norm_samples, 8, refused("norm samples"), may_differ(in_time)),
+        field("steps", &O::steps, 13, refused("last step"), in_time),
+        field("optimizer", &O::optimizer, "adam", refused("optimizer")),
+        field("rate", &O::rate, std::nextafter(0.05, 1.0), refused("learning rate")),
+        field("momentum", &O::momentum, std::nextafter(0.9, 1.0), refused("momentum")),
+        field("weight_decay", &O::weight_decay, 5e-324, refused("weight decay")),
+        field("schedule", &O::schedule, "cosine", refused("schedule")),
+        field("seed", &O::seed, 2, refused("seed")),
+        field("threads", &O::threads, 2, rounds("hosts differ in cores")),
+        field("checked_steps", &O::checked_steps, 0, refused("checked steps"), in_time),
+        field("test_every", &O::test_every, 3, refused("test every"), in_time),
+        field("norm_samples", &O::norm_samples, 8, refused("norm samples"), in_time),
         field("ends_when_diverged", &O::ends_when_diverged, true, refused("ends when diverged"),
-              may_differ(in_time)),
-        field("checkpoint", &O::checkpoint, folder_ / "elsewhere", may_differ(one_writes),
+              in_time),
+        field("checkpoint", &O::checkpoint, folder_ / "elsewhere", one_writes,
               may_differ("nothing is there: a start from the beginning")),
-        field("checkpoint_every", &O::checkpoint_every, 5, refused("checkpoint every"),
-              may_differ(in_time)),
+        field("checkpoint_every", &O::checkpoint_every, 5, refused("checkpoint every"), in_time),
         field("resume", &O::resume, true, refused("resume"), may_differ("it is what is asked for")),
         field("overwrite", &O::overwrite, true, refused("overwrite"), refused("--overwrite")),
-        field("record", &O::record, folder_ / "run.json", refused("recorded"), may_differ(in_time)),
-        field("record_steps", &O::record_steps, 1, refused("record steps"), may_differ(in_time)),
-        field("losses", &O::losses, folder_ / "losses.csv", may_differ(one_writes),
-              may_differ(one_writes)),
-        field("source", &O::source, "another command", may_differ(for_people),
-              may_differ(for_people))};
+        field("record", &O::record, folder_ / "run.json", refused("recorded"), in_time),
+        field("record_steps", &O::record_steps, 1, refused("record steps"), in_time),
+        field("losses", &O::losses, folder_ / "losses.csv", one_writes),
+        field("source", &O::source, "another command", may_differ("text for people"))};
   }
 
   struct Outcome {

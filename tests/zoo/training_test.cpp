@@ -1,7 +1,6 @@
 // train() as a whole, with ranks as threads: resuming, recording, and equality with one rank.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <set>
 
@@ -25,6 +23,9 @@
 
 namespace linerate::zoo {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 class Training : public InFolder {
  protected:
@@ -55,9 +56,10 @@ class Training : public InFolder {
   }
   /// What train() throws on each rank; "" where nothing.
   template <typename Error>
-  static std::vector<std::string> errors_of(const std::function<void(comm::Communicator&)>& work) {
-    std::vector<std::string> errors(2);
-    comm::run_ranks(2, [&](comm::Communicator& c) {
+  static std::vector<std::string> errors_of(const std::function<void(comm::Communicator&)>& work,
+                                            int ranks = 2) {
+    std::vector<std::string> errors(static_cast<std::size_t>(ranks));
+    comm::run_ranks(ranks, [&](comm::Communicator& c) {
       try {
         work(c);
       } catch (const Error& e) {
@@ -66,29 +68,26 @@ class Training : public InFolder {
     });
     return errors;
   }
-  std::mutex mutex_;
 };
 
 // In the middle of an epoch, and of both intervals of K-FAC, in every way to share. Compressors
 // resume residuals, warm-started factors and stages of a fit, of both ranks.
 TEST_F(Training, ResumedRunsEndInTheSameBits) {
-  for (const char* optimizer : {"sgd", "adam"})
-    for (const int ranks : {1, 2}) {
-      TrainOptions o = mlp();
-      o.optimizer = optimizer;
-      expect_resumes(o, ranks, 5);
-    }
-  for (const int ranks : {1, 2})
+  TrainOptions adam = mlp();
+  adam.optimizer = "adam";
+  for (const int ranks : {1, 2}) {
+    expect_resumes(adam, ranks, 5);
     for (const char* strategy :
-         {"kfac(d, factors=2, inverses=4)", "kfac(mpd, factors=2, inverses=4)",
+         {"ddp", "kfac(d, factors=2, inverses=4)", "kfac(mpd, factors=2, inverses=4)",
           "kfac(mem, factors=2, inverses=4)", "kfac(hybrid, fraction=0.5, factors=2, inverses=4)",
           "kfac(spd, factors=2, inverses=4, fisher=mc)",
           "kfac(dp, placement=round-robin, factors=2, inverses=4)", "ddp+topk(density=0.05)",
           "ddp+powersgd(rank=2)", "dear+fp16", "bulk+sidco"}) {
       TrainOptions o = mlp();
       o.strategy = strategy;
-      if (ranks == 2 || o.strategy.starts_with("kfac")) expect_resumes(o, ranks, 5);
+      if (ranks == 2 || o.strategy.find('+') == std::string::npos) expect_resumes(o, ranks, 5);
     }
+  }
 }
 
 TEST_F(Training, BuffersOfBatchNormAreResumedToo) {
@@ -118,22 +117,22 @@ TEST_F(Training, NormSamplesTestWithAveragesOfTheWeightsAlone) {
 }
 
 TEST_F(Training, CompressorsWithMomentumRefuseAnother) {
-  const auto refused = [](const char* strategy, const char* optimizer, const char* said) {
-    TrainOptions o = mlp();
-    o.strategy = strategy;
-    o.optimizer = optimizer;
-    EXPECT_THAT(support::message_of([&] { run(o, 1); }), testing::HasSubstr(said)) << strategy;
-  };
-  refused("ddp+dgc", "sgd", "--momentum 0");
+  TrainOptions o = mlp();
+  o.strategy = "ddp+dgc";
+  EXPECT_THAT(support::message_of([&] { run(o, 1); }), HasSubstr("--momentum 0"));
+  o.momentum = 0;
+  EXPECT_NO_THROW(run(o, 2));
   // Its means are a first moment: neither SGD nor Adam steps by that as 1-bit Adam does.
+  o = mlp();
   for (const char* optimizer : {"sgd", "adam"})
     for (const char* strategy :
-         {"ddp+onebit-adam", "bulk+onebit-adam(freeze_step=10)", "ddp+auto(onebit-adam)"})
-      refused(strategy, optimizer, "take a compressor that sends gradients");
-  TrainOptions fits = mlp();
-  fits.strategy = "ddp+dgc";
-  fits.momentum = 0;
-  EXPECT_NO_THROW(run(fits, 2));
+         {"ddp+onebit-adam", "bulk+onebit-adam(freeze_step=10)", "ddp+auto(onebit-adam)"}) {
+      o.optimizer = optimizer;
+      o.strategy = strategy;
+      EXPECT_THAT(support::message_of([&] { run(o, 1); }),
+                  HasSubstr("take a compressor that sends gradients"))
+          << strategy;
+    }
 }
 
 // Gradients are sums over the same samples in another order: the curves differ by rounding alone.
@@ -185,25 +184,6 @@ TEST_F(Training, RecordingLeavesNoTraceInTheModel) {
   EXPECT_LT(w.step_low_s, w.step_high_s);  // no two steps take the same time
 }
 
-TEST_F(Training, AnotherRunsCheckpointIsNotOverwrittenUnasked) {
-  TrainOptions o = mlp();
-  o.checkpoint = folder_ / "mine";
-  o.steps = 2;
-  const TrainReport first = run(o, 2);
-  const std::string kept = read_file(o.checkpoint / "checkpoint");
-  TrainOptions other = o;
-  other.model = "resnet18";
-  other.input = models::Shape{1, 16, 16};
-  EXPECT_THAT([&] { run(other, 2); },
-              testing::ThrowsMessage<UsageError>(testing::AllOf(
-                  testing::HasSubstr("rank 0: --checkpoint " + o.checkpoint.string() +
-                                     ": found a checkpoint of mlp at step 2"),
-                  testing::HasSubstr("--resume"), testing::HasSubstr("--overwrite"))));
-  EXPECT_EQ(read_file(o.checkpoint / "checkpoint"), kept);
-  o.overwrite = true;
-  EXPECT_EQ(run(o, 2).weights_hash, first.weights_hash);
-}
-
 // Checkpoints of linerate 0.1 held these settings and no others.
 TEST_F(Training, ACheckpointThatKnowsFewerSettingsIsResumedWithANote) {
   const TrainReport reference = run(mlp(), 2);
@@ -224,9 +204,8 @@ TEST_F(Training, ACheckpointThatKnowsFewerSettingsIsResumedWithANote) {
   const TrainReport resumed = run(o, 2);
   EXPECT_EQ(resumed.weights_hash, reference.weights_hash);
   EXPECT_THAT(resumed.notes,
-              testing::ElementsAre(testing::AllOf(testing::HasSubstr("learning rate"),
-                                                  testing::HasSubstr("momentum")),
-                                   testing::HasSubstr("resumed")));
+              testing::ElementsAre(AllOf(HasSubstr("learning rate"), HasSubstr("momentum")),
+                                   HasSubstr("resumed")));
 }
 
 TEST_F(Training, PlacesAreMadeBeforeTheFirstStepAndNamedOnEveryRankWhereTheyCannotBe) {
@@ -238,20 +217,11 @@ TEST_F(Training, PlacesAreMadeBeforeTheFirstStepAndNamedOnEveryRankWhereTheyCann
     for (const int ranks : {1, 2}) {
       TrainOptions o = mlp();
       o.*place = folder_ / "file" / "below";
-      int told = 0, steps = 0;
-      comm::run_ranks(ranks, [&](comm::Communicator& c) {
-        TrainObserver observer;
-        observer.on_step = [&](auto...) { ++steps; };
-        try {
-          train(o, c, observer);
-        } catch (const InputError& e) {
-          const std::lock_guard lock(mutex_);
-          EXPECT_THAT(e.what(), testing::HasSubstr((folder_ / "file").string()));
-          ++told;
-        }
-      });
-      EXPECT_EQ(told, ranks);
-      EXPECT_EQ(steps, 0);
+      TrainObserver observer;
+      observer.on_step = [](auto...) { ADD_FAILURE() << "a step"; };
+      EXPECT_THAT(
+          errors_of<InputError>([&](comm::Communicator& c) { train(o, c, observer); }, ranks),
+          testing::Each(HasSubstr((folder_ / "file").string())));
       o.*place = folder_ / "missing" / std::to_string(++places) / "below";
       run(o, ranks);
       EXPECT_TRUE(std::filesystem::exists(o.*place));
@@ -272,8 +242,8 @@ TEST_F(Training, EveryRankLearnsOfAFailedSaveAndTheCheckpointBeforeItStays) {
   });
   full.reset();
   EXPECT_EQ(errors[0], errors[1]);
-  EXPECT_THAT(errors[0], testing::AllOf(testing::HasSubstr("cannot write"),
-                                        testing::HasSubstr("the checkpoint before it is whole")));
+  EXPECT_THAT(errors[0],
+              AllOf(HasSubstr("cannot write"), HasSubstr("the checkpoint before it is whole")));
   const std::string content = read_file(o.checkpoint / "checkpoint");
   EXPECT_EQ(decode(content, "x").step, 2);
   o.resume = true;
@@ -315,10 +285,9 @@ TEST_F(Training, RanksThatDivergeStopAtTheNextCheckpointEpochOrEnd) {
       train(o, c);
     });
     EXPECT_EQ(errors[0], errors[1]);
-    EXPECT_THAT(errors[0], testing::AllOf(testing::HasSubstr("training state after step " +
-                                                             std::to_string(one.noticed)),
-                                          testing::HasSubstr("ranks differ in \"model."),
-                                          testing::HasSubstr("rank 1 has 0x")));
+    EXPECT_THAT(errors[0],
+                AllOf(HasSubstr("training state after step " + std::to_string(one.noticed)),
+                      HasSubstr("ranks differ in \"model."), HasSubstr("rank 1 has 0x")));
     EXPECT_FALSE(std::filesystem::exists(o.checkpoint / "checkpoint"));
   }
 }
@@ -355,7 +324,7 @@ TEST_F(Training, AResumedPreconditionerKeepsItsMethod) {
     o.strategy = one.other;
     if (one.refused)
       EXPECT_THAT(support::message_of([&] { run(o, 2); }),
-                  testing::AllOf(testing::HasSubstr("--resume"), testing::HasSubstr(one.refused)));
+                  AllOf(HasSubstr("--resume"), HasSubstr(one.refused)));
     else
       EXPECT_EQ(run(o, 2).first_step, 3);
   }
@@ -375,8 +344,8 @@ TEST_F(Training, TwoRunsDoNotWriteIntoOneFolder) {
     };
     train(o, c, observer);
   });
-  EXPECT_THAT(refused, testing::HasSubstr("another run keeps its checkpoints here (process " +
-                                          std::to_string(::getpid())));
+  EXPECT_THAT(refused, HasSubstr("another run keeps its checkpoints here (process " +
+                                 std::to_string(::getpid())));
 }
 
 }  // namespace

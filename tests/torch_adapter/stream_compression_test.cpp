@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "linerate/core/error.hpp"
@@ -90,8 +91,11 @@ std::map<std::string, std::vector<float>> arrays_of(const CompressionState& stat
     numbers = tensor.residual;
     for (const compress::SavedState& fields : codecs)
       for (const compress::SavedField& field : fields)
-        if (field.is_array)
-          for (const float x : floats_of(field)) numbers.push_back(x);
+        if (field.is_array && !field.bytes.empty()) {
+          const std::size_t known = numbers.size();
+          numbers.resize(known + field.bytes.size() / sizeof(float));
+          std::memcpy(&numbers[known], field.bytes.data(), field.bytes.size());
+        }
   }
   return all;
 }

@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "linerate/advise/advise_options.hpp"
-#include "linerate/doc/advice.hpp"
+#include "linerate/advise/advise.hpp"
+#include "support/says.hpp"
 #include "whatif/forty_layers.hpp"
 
 namespace linerate::advise {
@@ -16,27 +16,27 @@ using whatif::kGbit;
 using whatif::measured;
 using whatif::workload;
 
+inline doc::Advice advised(const doc::Cluster& c, const AdviseOptions& options = {}) {
+  return advise(workload(), c, options);
+}
+
 inline AdviseOptions in_use(std::string_view strategy) {
-  AdviseOptions options;
-  options.current = doc::parse_strategy(strategy);
-  return options;
+  return {.current = doc::parse_strategy(strategy)};
 }
 
 /// Considers a codec, of which this is known (parse_steps_to_target()).
 inline AdviseOptions with_codec(
     std::initializer_list<const char*> steps = {},
     const char* codec = "codec(ratio=32, encode=100GB/s, decode=100GB/s)") {
-  AdviseOptions options;
-  options.codecs = {doc::parse_strategy(codec).exchange};
+  AdviseOptions options{.codecs = {doc::parse_strategy(codec).exchange}};
   for (const char* known : steps) options.steps.push_back(parse_steps_to_target(known));
   return options;
 }
 
 inline const doc::Candidate& find(const doc::Advice& a, const std::string& strategy) {
-  const auto found = std::find_if(a.candidates.begin(), a.candidates.end(),
-                                  [&](const doc::Candidate& c) { return c.strategy == strategy; });
-  if (found == a.candidates.end()) throw std::runtime_error("no candidate " + strategy);
-  return *found;
+  for (const doc::Candidate& c : a.candidates)
+    if (c.strategy == strategy) return c;
+  throw std::runtime_error("no candidate " + strategy);
 }
 
 }  // namespace linerate::advise

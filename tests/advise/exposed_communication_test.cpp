@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "linerate/advise/advise.hpp"
+#include "advise/advise_jobs.hpp"
 #include "linerate/compare/comparison.hpp"
 #include "linerate/explain/explanation.hpp"
 #include "linerate/plan/compression.hpp"
@@ -39,7 +39,7 @@ std::vector<std::string> strategies() {
   return all;
 }
 
-doc::Workload workload() {
+doc::Workload uneven() {
   std::vector<std::int64_t> elements;
   for (int i = 0; i < 40; ++i) elements.push_back(1 + 9773 * (i % 13) * (i % 7));
   doc::Workload w = support::workload_of(elements, 3e-4);
@@ -79,14 +79,13 @@ double relative(double a, double b) { return std::abs(a - b) / std::max(1e-300, 
 bool same(double a, double b) { return std::abs(a - b) <= 2e-9 || relative(a, b) <= 1e-9; }
 
 TEST(ExposedCommunication, IsTheSameForWhatifCompareAndExplain) {
-  const doc::Workload w = workload();
+  const doc::Workload w = uneven();
   int cases = 0, exposed = 0;
   for (const Setting& setting : settings())
     for (const std::string& strategy : strategies())
       for (const int ranks : {1, 2, 5, 20}) {
-        whatif::Question question;
-        question.strategies = {doc::parse_strategy(strategy)};
-        question.ranks = {ranks};
+        const whatif::Question question{.strategies = {doc::parse_strategy(strategy)},
+                                        .ranks = {ranks}};
         const doc::Predictions answer = whatif::ask(w, setting.cluster, question);
         const double of_whatif = answer.predictions.front().exposed_communication_s.value();
         const doc::Timeline t =
@@ -124,30 +123,22 @@ TEST(ExposedCommunication, IsTheSameForWhatifCompareAndExplain) {
 }
 
 TEST(ExposedCommunication, AdviseSaysTheSameOfTheStrategyInUse) {
-  const doc::Workload w = workload();
+  const doc::Workload w = uneven();
   for (const Setting& setting : settings())
     for (const char* strategy : {"ddp", "dear", "horovod"}) {
-      AdviseOptions options;
-      options.current = doc::parse_strategy(strategy);
-      whatif::Question question;
-      question.strategies = {options.current};
-      const doc::Predictions of_whatif = whatif::ask(w, setting.cluster, question);
-      const doc::Advice advice = advise(w, setting.cluster, options);
-      const auto in_use =
-          std::find_if(advice.candidates.begin(), advice.candidates.end(),
-                       [&](const doc::Candidate& c) { return c.strategy == advice.current; });
-      ASSERT_NE(in_use, advice.candidates.end());
-      EXPECT_EQ(in_use->exposed_communication_s,
-                of_whatif.predictions.front().exposed_communication_s)
+      const doc::Prediction of_whatif =
+          whatif::ask(w, setting.cluster, {.strategies = {doc::parse_strategy(strategy)}})
+              .predictions.front();
+      const doc::Candidate used = find(advise(w, setting.cluster, in_use(strategy)), strategy);
+      EXPECT_EQ(used.exposed_communication_s, of_whatif.exposed_communication_s)
           << setting.name << ", " << strategy;
-      EXPECT_EQ(in_use->communication_s, of_whatif.predictions.front().communication_s);
+      EXPECT_EQ(used.communication_s, of_whatif.communication_s);
     }
 }
 
 TEST(ExposedCommunication, APredictedStragglerIsExplainedAsARecordedOne) {
   doc::Workload w = support::workload_at({4e-3}, {4'000'000});
-  whatif::Question question;
-  question.ranks = {2};
+  const whatif::Question question{.ranks = {2}};
   doc::Cluster cluster = support::two_rank_cluster(1e-4, 1e-9);
   const double even_s = whatif::ask(w, cluster, question).predictions.front().step_s->value;
   cluster.rank_speeds = {{.rank = 1, .compute_factor = 1, .delay_s = 0.030}};

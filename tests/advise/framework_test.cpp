@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include "advise/advise_jobs.hpp"
-#include "linerate/advise/advise.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/report/texts.hpp"
 
@@ -35,7 +34,7 @@ TEST(Framework, PytorchNamesOnlyWhatDdpCanDo) {
   for (const double gbit : {1.0, 10.0, 1000.0})
     for (const char* current : {"ddp", "ddp(bucket_cap_mb=25)", "ddp(wire=fp16)"}) {
       AdviseOptions options = in_use(current);
-      const doc::Advice all = advise(workload(), measured(gbit, 0.05), options);
+      const doc::Advice all = advised(measured(gbit, 0.05), options);
       options.framework = Framework::pytorch;
       options.more = {doc::parse_strategy("ddp+powersgd(rank=4)")};
       doc::Workload w = workload();
@@ -48,8 +47,7 @@ TEST(Framework, PytorchNamesOnlyWhatDdpCanDo) {
       std::erase_if(a.notes, [](const std::string& n) { return n.starts_with("--steps-to"); });
       const std::string text = report::to_text(a, true);
       for (const auto& line : plan::exchanges().lines())
-        EXPECT_THAT(text,
-                    Not(testing::ContainsRegex("[^.a-z]" + std::string(line.name) + "[^.a-z_]")))
+        EXPECT_THAT(text, Not(testing::ContainsRegex("[^.a-z]" + line.name + "[^.a-z_]")))
             << current;
       for (const char* word : {"wire=", "powersgd", "codec(", "topk"})
         EXPECT_THAT(text, Not(HasSubstr(word))) << current;
@@ -62,14 +60,13 @@ TEST(Framework, PytorchNamesOnlyWhatDdpCanDo) {
 }
 
 TEST(Framework, SaysWhatLinerateTorchWouldGain) {
-  AdviseOptions options;
-  const doc::Advice all = advise(workload(), measured(10, 0.05), options);
+  const doc::Advice all = advised(measured(10, 0.05));
   ASSERT_EQ(all.verdict, doc::AdviceVerdict::change);
-  options.framework = Framework::pytorch;
-  const doc::Advice a = advise(workload(), measured(10, 0.05), options);
-  EXPECT_THAT(a.beyond, HasSubstr("would add strategy=\"" + all.best + "\""));
-  EXPECT_THAT(advise(workload(), measured(10000, 0.05), options).beyond,
-              HasSubstr("would add nothing"));
+  const auto beyond = [](double gbit) {
+    return advised(measured(gbit, 0.05), {.framework = Framework::pytorch}).beyond;
+  };
+  EXPECT_THAT(beyond(10), HasSubstr("would add strategy=\"" + all.best + "\""));
+  EXPECT_THAT(beyond(10000), HasSubstr("would add nothing"));
 }
 
 }  // namespace

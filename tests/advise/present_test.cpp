@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 
 #include "advise/advise_jobs.hpp"
-#include "linerate/advise/advise.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/report/texts.hpp"
 
@@ -13,9 +12,9 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-doc::Workload recorded(double step_s, int ranks = 4) {
+doc::Workload recorded(double step_s) {
   doc::Workload w = workload();
-  w.recorded = doc::RecordedStep{step_s, ranks};
+  w.recorded = doc::RecordedStep{step_s, 4};
   return w;
 }
 
@@ -28,16 +27,16 @@ TEST(Present, AStepOutsideItsPredictionLowersTheConfidence) {
     for (const doc::Cluster& c : {measured(1, 0.1), measured(10, 0.1), cluster(10)}) {
       SCOPED_TRACE(line.name);
       const AdviseOptions options = in_use(line.name);
-      const doc::Advice unmeasured = advise(workload(), c, options);
+      const doc::Advice unmeasured = advised(c, options);
       EXPECT_EQ(unmeasured.confidence, doc::Confidence::unchecked);
       EXPECT_EQ(unmeasured.present, "");
-      const doc::Bounded step = *find(unmeasured, std::string(line.name)).step_s;
+      const doc::Bounded step = *find(unmeasured, line.name).step_s;
       const doc::Advice good = advise(recorded(step.value), c, options);
       EXPECT_EQ(good.confidence, doc::Confidence::checked);
       EXPECT_EQ(good.sentence, unmeasured.sentence);
       EXPECT_EQ(good.verdict, unmeasured.verdict);
       EXPECT_THAT(report::to_text(good, false),
-                  HasSubstr("\nStrategy in use, " + std::string(line.name) + ": measured "));
+                  HasSubstr("\nStrategy in use, " + line.name + ": measured "));
       changes += good.verdict == doc::AdviceVerdict::change;
       for (const double times : {0.2, 5.0}) {
         const doc::Advice missed = advise(recorded(step.value * times), c, options);
@@ -64,19 +63,15 @@ TEST(Present, AStepOutsideItsPredictionLowersTheConfidence) {
 }
 
 TEST(Present, AnotherJobThanTheRecordedOneIsNotComparedWithIt) {
-  AdviseOptions other;
-  other.ranks = 8;
-  EXPECT_EQ(advise(recorded(1), cluster(10), other).present, "");
-  other = {};
-  other.bandwidth = BytesPerSecond{kGbit};
-  EXPECT_EQ(advise(recorded(1), cluster(10), other).present, "");
+  for (const AdviseOptions& other :
+       {AdviseOptions{.ranks = 8}, AdviseOptions{.bandwidth = BytesPerSecond{kGbit}}})
+    EXPECT_EQ(advise(recorded(1), cluster(10), other).present, "");
   EXPECT_FALSE(doc::scaled(recorded(1), 2).recorded.has_value());
 }
 
 TEST(Present, AnUnknownStrategyIsNotTakenForDdp) {
-  AdviseOptions options;
-  options.current_is_known = false;
-  const doc::Advice unmeasured = advise(workload(), cluster(10), options);
+  const AdviseOptions options{.current_is_known = false};
+  const doc::Advice unmeasured = advised(cluster(10), options);
   const double ddp_s = find(unmeasured, "ddp").step_s->value;
   // The recorded step is what others are compared with: what changes is judged by it, and not by
   // what ddp would take.
@@ -94,7 +89,7 @@ TEST(Present, AnUnknownStrategyIsNotTakenForDdp) {
                                            ? "Change the exchange as recorded to "
                                            : "Do nothing: "));
     changes += a.verdict == doc::AdviceVerdict::change;
-    EXPECT_EQ(report::to_text(a, true).find("from ddp"), std::string::npos);
+    EXPECT_THAT(report::to_text(a, true), Not(HasSubstr("from ddp")));
     EXPECT_TRUE(a.ceilings.empty());
   }
   EXPECT_EQ(changes, 1);
@@ -105,8 +100,7 @@ TEST(Present, HasTheCeilingOfItsRecording) {
   doc::Workload w = recorded(0.1);
   w.recorded->least_s = 0.03;
   for (const bool known : {true, false}) {
-    AdviseOptions options;
-    options.current_is_known = known;
+    AdviseOptions options{.current_is_known = known};
     const doc::Advice a = advise(w, cluster(10), options);
     ASSERT_FALSE(a.ceilings.empty());
     const doc::Ceiling& c = a.ceilings.front();
@@ -127,17 +121,15 @@ TEST(Present, UnmeasuredMessagesOfProcessorsLowerTheConfidence) {
   int lowered = 0;
   for (const auto& line : plan::exchanges().lines())
     for (const double gbit : {1.0, 10.0}) {
-      AdviseOptions options = in_use(line.name);
+      const AdviseOptions options = in_use(line.name);
       doc::Cluster c = measured(gbit, 0.02);
-      const doc::Bounded step =
-          *find(advise(workload(), c, options), std::string(line.name)).step_s;
+      const doc::Bounded step = *find(advised(c, options), line.name).step_s;
       doc::Workload w = recorded(step.value);
       const doc::Advice on_device = advise(w, c, options);
       w.recorded->on_cpu = true;
       const doc::Advice on_cpu = advise(w, c, options);
-      EXPECT_THAT(on_cpu.notes, testing::Contains(HasSubstr("of them a message takes")));
-      for (const std::string& note : on_device.notes)
-        EXPECT_THAT(note, Not(HasSubstr("of them a message takes")));
+      EXPECT_THAT(on_cpu.notes, says("of them a message takes"));
+      EXPECT_THAT(on_device.notes, Not(says("of them a message takes")));
       if (on_device.verdict != doc::AdviceVerdict::change) {
         EXPECT_EQ(on_cpu.sentence, on_device.sentence);
         continue;
@@ -153,16 +145,14 @@ TEST(Present, UnmeasuredMessagesOfProcessorsLowerTheConfidence) {
       lowered += !is_sure;
       // Measured, it is in every prediction already.
       c.contention = doc::Contention{.message_s = 1e-6};
-      for (const std::string& note : advise(w, c, options).notes)
-        EXPECT_THAT(note, Not(HasSubstr("of them a message takes")));
+      EXPECT_THAT(advise(w, c, options).notes, Not(says("of them a message takes")));
     }
   EXPECT_GT(lowered, 0);
   // What takes ten seconds gains more than messages may take.
-  AdviseOptions unknown;
-  unknown.current_is_known = false;
   doc::Workload slow = recorded(10);
   slow.recorded->on_cpu = true;
-  EXPECT_EQ(advise(slow, measured(10, 0.02), unknown).verdict, doc::AdviceVerdict::change);
+  EXPECT_EQ(advise(slow, measured(10, 0.02), {.current_is_known = false}).verdict,
+            doc::AdviceVerdict::change);
 }
 
 }  // namespace

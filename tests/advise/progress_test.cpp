@@ -5,7 +5,6 @@
 #include <set>
 
 #include "advise/advise_jobs.hpp"
-#include "linerate/advise/advise.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
@@ -43,10 +42,10 @@ TEST(Progress, GrowsByOneToATotalThatNeverGrows) {
 }
 
 TEST(Progress, ChangesNothing) {
-  AdviseOptions options;
-  const std::string silent = doc::to_json(advise(workload(40), cluster(10), options));
-  options.on_progress = [](std::size_t, std::size_t) {};
-  EXPECT_EQ(doc::to_json(advise(workload(40), cluster(10), options)), silent);
+  const auto answer = [](const OnProgress& on_progress) {
+    return doc::to_json(advise(workload(40), cluster(10), {.on_progress = on_progress}));
+  };
+  EXPECT_EQ(answer([](std::size_t, std::size_t) {}), answer({}));
 }
 
 TEST(SideBySide, DoesEachOnceAndNoWorkerTwiceAtOnce) {
@@ -65,21 +64,21 @@ TEST(SideBySide, ThrowsWhatTheLowestThrew) {
   const auto work = [](std::size_t i, std::size_t) {
     if (i % 10 == 3) throw UsageError(std::to_string(i));
   };
-  for (const std::size_t workers : {1u, 4u}) try {
-      side_by_side(50, workers, work);
-      ADD_FAILURE() << "nothing thrown";
-    } catch (const UsageError& e) {
-      EXPECT_STREQ(e.what(), "3");
-    }
+  for (const std::size_t workers : {1u, 4u})
+    EXPECT_THAT([&] { side_by_side(50, workers, work); }, testing::ThrowsMessage<UsageError>("3"));
+}
+
+std::vector<doc::Strategy> parsed(const std::vector<const char*>& texts) {
+  std::vector<doc::Strategy> all;
+  for (const char* text : texts) all.push_back(doc::parse_strategy(text));
+  return all;
 }
 
 /// Many gradients take several threads; the answer is that of one candidate after the other.
 TEST(SideBySide, CandidatesAreJudgedAsTheyAreAlone) {
   const doc::Workload w = workload(1200);
   Evaluator evaluator(w, cluster(10), 4, std::nullopt);
-  std::vector<doc::Strategy> strategies;
-  for (const char* text : {"ddp", "bulk", "optimal", "dear", "horovod", "mg-wfbp"})
-    strategies.push_back(doc::parse_strategy(text));
+  const auto strategies = parsed({"ddp", "bulk", "optimal", "dear", "horovod", "mg-wfbp"});
   const std::vector<Judged> together = judge_all(evaluator, strategies, std::nullopt, {});
   ASSERT_EQ(together.size(), strategies.size());
   for (std::size_t i = 0; i < strategies.size(); ++i) {
@@ -96,15 +95,11 @@ TEST(Winner, IsTheSameAsIfAllIntervalsWereSimulated) {
   const doc::Workload w = workload(200);
   doc::Cluster measured = cluster(10);
   measured.cores = 2;
-  doc::CollectiveCost cost;
-  cost.ranks = 4;
-  cost.segments = {{1, std::int64_t{1} << 40, 30e-6, 1.2e-9, 0.6, 1.7}};
-  measured.collectives = {cost};
+  measured.collectives = {
+      {.ranks = 4, .segments = {{1, std::int64_t{1} << 40, 30e-6, 1.2e-9, 0.6, 1.7}}}};
   Evaluator evaluator(w, measured, 4, std::nullopt);
-  std::vector<doc::Strategy> strategies;
-  for (const char* text : {"ddp", "bulk", "optimal", "dear", "horovod", "ddp(bucket=1MiB)",
-                           "optimal+codec(ratio=8, encode=2GB/s, decode=2GB/s)"})
-    strategies.push_back(doc::parse_strategy(text));
+  const auto strategies = parsed({"ddp", "bulk", "optimal", "dear", "horovod", "ddp(bucket=1MiB)",
+                                  "optimal+codec(ratio=8, encode=2GB/s, decode=2GB/s)"});
   std::set<std::string> winners;
   for (const char* current : {"ddp", "bulk", "horovod"})
     for (const char* steps : {"codec=1.0", "codec=1.2[0.9,1.9]"})

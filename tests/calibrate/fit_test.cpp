@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <functional>
 
 #include "linerate/calibrate/curve.hpp"
 #include "linerate/core/error.hpp"
@@ -12,6 +13,7 @@
 namespace linerate::calibrate {
 namespace {
 
+using cost::evaluate;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
@@ -30,26 +32,37 @@ doc::CollectiveCost table(int from, int to, double (*seconds)(double)) {
   return cost;
 }
 
+doc::CollectiveCost fitted(const doc::CollectiveCost& measured) {
+  return fit_collective(measured, {});
+}
+
+/// From so many bytes on they are priced as measured.
+void expect_priced(const doc::CollectiveCost& cost, double from_bytes, double tolerance) {
+  for (const doc::CostSample& s : cost.samples)
+    if (s.bytes >= from_bytes) {
+      EXPECT_NEAR(evaluate(cost, s.bytes).seconds / s.seconds, 1, tolerance) << s.bytes;
+    }
+}
+
 double line(double s) { return 30e-6 + s / 10e9; }
 double slower_line(double s) { return 60e-6 + s / 9e9; }
 double with_switch(double s) { return (40e-6 + s / 8e9) * (s > 16 * kMiB ? 0.6 : 1); }
 
 TEST(Fit, ALineIsFoundExactlyAtEverySize) {
-  const doc::CollectiveCost cost = fit_collective(table(13, 30, line), {});
+  const doc::CollectiveCost cost = fitted(table(13, 30, line));
   EXPECT_LT(cost.error_max, 1e-9);
   for (const double bytes : {8192.0, 1e6, 1.5e6, 3e8, 1073741824.0, 4e9, 100.0})
-    EXPECT_NEAR(cost::evaluate(cost, bytes).seconds, line(bytes), 1e-6 * line(bytes)) << bytes;
-  EXPECT_TRUE(cost::evaluate(cost, 4e9).extrapolated);
+    EXPECT_NEAR(evaluate(cost, bytes).seconds, line(bytes), 1e-6 * line(bytes)) << bytes;
+  EXPECT_TRUE(evaluate(cost, 4e9).extrapolated);
   EXPECT_TRUE(cost.switches.empty());
 }
 
-/// With ranks, the seconds at every size of a table and half way between.
+/// The seconds at every size of a table and half way between.
 std::vector<std::pair<double, cost::Estimate>> prices(const doc::CollectiveCost& cost) {
   std::vector<std::pair<double, cost::Estimate>> all;
-  const std::vector<doc::CostSample>& samples = cost.samples;
-  for (std::size_t i = 0; i < samples.size(); ++i)
-    for (const double bytes : {samples[i].bytes, 1.4 * samples[i].bytes})
-      all.emplace_back(bytes, cost::evaluate(cost, bytes));
+  for (const doc::CostSample& s : cost.samples)
+    for (const double bytes : {s.bytes, 1.4 * s.bytes})
+      all.emplace_back(bytes, evaluate(cost, bytes));
   return all;
 }
 
@@ -63,7 +76,7 @@ std::vector<doc::CollectiveCost> tables_to_break() {
 
 TEST(Fit, OneOutlierMovesNoNeighbour) {
   for (const doc::CollectiveCost& truth : tables_to_break()) {
-    const doc::CollectiveCost whole = fit_collective(truth, {});
+    const doc::CollectiveCost whole = fitted(truth);
     for (std::size_t i = 1; i + 1 < truth.samples.size(); ++i) {
       const double at = truth.samples[i].bytes;
       // Within two sizes of its switch a table cannot tell which of its regimes a size belongs to.
@@ -72,10 +85,10 @@ TEST(Fit, OneOutlierMovesNoNeighbour) {
       for (const double factor : {0.7, 1.3, 3.0}) {
         doc::CollectiveCost broken = truth;
         broken.samples[i].seconds *= factor;
-        const doc::CollectiveCost cost = fit_collective(broken, {});
+        const doc::CollectiveCost cost = fitted(broken);
         EXPECT_TRUE(find_outliers(cost.samples)[i]) << at << " times " << factor;
         for (const auto& [bytes, price] : prices(whole))
-          EXPECT_NEAR(cost::evaluate(cost, bytes).seconds, price.seconds, 0.05 * price.seconds)
+          EXPECT_NEAR(evaluate(cost, bytes).seconds, price.seconds, 0.05 * price.seconds)
               << bytes << " with " << at << " times " << factor;
       }
     }
@@ -86,32 +99,28 @@ TEST(Fit, SizesThatAreOffInARowAreARegimeOfTheirOwn) {
   for (const std::size_t together : {2, 3, 4}) {
     doc::CollectiveCost measured = table(14, 30, line);
     for (std::size_t i = 9; i < 9 + together; ++i) measured.samples[i].seconds *= 1.4;
-    const doc::CollectiveCost cost = fit_collective(measured, {});
+    const doc::CollectiveCost cost = fitted(measured);
     EXPECT_THAT(find_outliers(cost.samples), testing::Each(false)) << together;
-    for (const doc::CostSample& s : cost.samples)
-      EXPECT_NEAR(cost::evaluate(cost, s.bytes).seconds, s.seconds, 1e-6 * s.seconds) << s.bytes;
+    expect_priced(cost, 0, 1e-6);
   }
 }
 
 TEST(Fit, FromOneMebibyteOnPricesAreWhatWasMeasuredAndNoOutlier) {
   for (const doc::CollectiveCost& truth : tables_to_break()) {
-    const doc::CollectiveCost cost = fit_collective(truth, {});
-    for (const doc::CostSample& s : cost.samples)
-      if (s.bytes >= kMiB && cost.switches.empty()) {
-        EXPECT_NEAR(cost::evaluate(cost, s.bytes).seconds, s.seconds, 0.02 * s.seconds) << s.bytes;
-      }
+    const doc::CollectiveCost cost = fitted(truth);
+    if (cost.switches.empty()) expect_priced(cost, kMiB, 0.02);
   }
 }
 
 TEST(Fit, NoSingleSampleMovesAPriceOutOfItsInterval) {
   for (const doc::CollectiveCost& truth : tables_to_break()) {
-    const doc::CollectiveCost whole = fit_collective(truth, {});
+    const doc::CollectiveCost whole = fitted(truth);
     for (std::size_t i = 0; i < truth.samples.size(); ++i) {
       doc::CollectiveCost less = truth;
       less.samples.erase(less.samples.begin() + static_cast<std::ptrdiff_t>(i));
-      const doc::CollectiveCost cost = fit_collective(less, {});
+      const doc::CollectiveCost cost = fitted(less);
       for (const auto& [bytes, price] : prices(whole)) {
-        const double seconds = cost::evaluate(cost, bytes).seconds;
+        const double seconds = evaluate(cost, bytes).seconds;
         EXPECT_GE(seconds, price.low * (1 - 1e-9)) << bytes << " without " << i;
         EXPECT_LE(seconds, price.high * (1 + 1e-9)) << bytes << " without " << i;
       }
@@ -122,16 +131,16 @@ TEST(Fit, NoSingleSampleMovesAPriceOutOfItsInterval) {
 TEST(Fit, OneLineHoldsAnIntervalForEachGap) {
   doc::CollectiveCost measured = table(13, 30, line);
   for (std::size_t i = 0; i < 4; ++i) measured.samples[i].seconds *= i % 2 == 0 ? 1.3 : 0.8;
-  const doc::CollectiveCost cost = fit_collective(measured, {});
+  const doc::CollectiveCost cost = fitted(measured);
   const auto width = [&](double bytes) {
-    const cost::Estimate e = cost::evaluate(cost, bytes);
+    const cost::Estimate e = evaluate(cost, bytes);
     return e.high / e.seconds - 1;
   };
   EXPECT_LT(width(500e6), 0.2 * width(10e3));
 }
 
 TEST(Fit, SegmentsTouchAndAscendFromZero) {
-  const doc::CollectiveCost cost = fit_collective(table(20, 30, with_switch), {});
+  const doc::CollectiveCost cost = fitted(table(20, 30, with_switch));
   EXPECT_EQ(cost.segments.front().from_bytes, 0);
   for (std::size_t i = 1; i < cost.segments.size(); ++i) {
     EXPECT_EQ(cost.segments[i].from_bytes, cost.segments[i - 1].to_bytes);
@@ -140,26 +149,31 @@ TEST(Fit, SegmentsTouchAndAscendFromZero) {
 }
 
 TEST(Fit, ASwitchIsReportedAndTheIntervalHoldsBothRegimesThere) {
-  const doc::CollectiveCost cost = fit_collective(table(20, 30, with_switch), {});
+  const doc::CollectiveCost cost = fitted(table(20, 30, with_switch));
   ASSERT_EQ(cost.switches.size(), 1u);
   EXPECT_EQ(cost.switches[0].after_bytes, 16 << 20);
   EXPECT_EQ(cost.switches[0].before_bytes, 32 << 20);
   for (const double mib : {17.0, 20.0, 24.0, 28.0, 31.0}) {
-    const cost::Estimate e = cost::evaluate(cost, mib * kMiB);
+    const cost::Estimate e = evaluate(cost, mib * kMiB);
     const double slow = 40e-6 + mib * kMiB / 8e9;
     EXPECT_LE(e.low, 0.6 * slow * 1.0001) << mib;
     EXPECT_GE(e.high, slow * 0.9999) << mib;
   }
   // Far from the switch the samples lie on lines, and the interval is narrower.
-  const cost::Estimate far = cost::evaluate(cost, 700 * kMiB);
+  const cost::Estimate far = evaluate(cost, 700 * kMiB);
   EXPECT_LT(far.high / far.low, 1.4);
 }
 
-// Log-normal noise of deviation 0.1 (twelve uniform numbers), a stream a table.
-double noise(std::uint64_t stream, std::uint64_t i) {
+// Normal noise of deviation 1 (twelve uniform numbers).
+double normal(std::uint64_t key, std::uint64_t i) {
   double sum = -6;
-  for (std::uint64_t k = 0; k < 12; ++k) sum += random_unit(random_key(5, stream), 12 * i + k);
-  return std::exp(0.1 * sum);
+  for (std::uint64_t k = 0; k < 12; ++k) sum += random_unit(key, 12 * i + k);
+  return sum;
+}
+
+// Log-normal noise of deviation 0.1, a stream a table.
+double noise(std::uint64_t stream, std::uint64_t i) {
+  return std::exp(0.1 * normal(random_key(5, stream), i));
 }
 
 doc::CollectiveCost noisy_table(std::uint64_t stream, int from, int to) {
@@ -168,20 +182,30 @@ doc::CollectiveCost noisy_table(std::uint64_t stream, int from, int to) {
   return cost;
 }
 
-TEST(Fit, ANewMeasurementOnANoisyClusterLiesInsideTheInterval) {
-  // Eleven sizes with 10 % of noise, forty times; 90 % is stated, 85 % is what the issue demands.
-  int inside = 0, all = 0;
+/// Of 2000 new measurements of forty tables: the share inside the interval, and its mean width.
+struct Foreseen {
+  double inside = 0, width = 0;
+};
+Foreseen foreseen(const std::function<doc::CollectiveCost(std::uint64_t stream)>& table_of,
+                  double first, double doublings, double scatter) {
+  Foreseen found;
   for (std::uint64_t stream = 0; stream < 40; ++stream) {
-    const doc::CollectiveCost cost = fit_collective(noisy_table(stream, 20, 30), {});
-    for (std::uint64_t i = 100; i < 150; ++i, ++all) {
-      const double bytes = std::exp2(20 + 10 * random_unit(stream, i));
-      const double measured = line(bytes) * noise(stream, i);
-      const cost::Estimate e = cost::evaluate(cost, bytes);
-      inside += e.low <= measured && measured <= e.high;
+    const doc::CollectiveCost cost = fitted(table_of(stream));
+    for (std::uint64_t i = 100; i < 150; ++i) {
+      const double bytes = std::exp2(first + doublings * random_unit(stream, i));
+      const double measured = line(bytes) * std::pow(noise(stream, i), scatter);
+      const cost::Estimate e = evaluate(cost, bytes);
+      found.inside += (e.low <= measured && measured <= e.high) / 2000.;
+      found.width += (e.high - e.low) / 2000;
     }
   }
-  EXPECT_GE(inside, 0.85 * all);
-  RecordProperty("inside_of_2000", std::to_string(inside));
+  return found;
+}
+
+TEST(Fit, ANewMeasurementOnANoisyClusterLiesInsideTheInterval) {
+  // Eleven sizes with 10 % of noise, forty times; 90 % is stated, 85 % is what the issue demands.
+  const auto table_of = [](std::uint64_t stream) { return noisy_table(stream, 20, 30); };
+  EXPECT_GE(foreseen(table_of, 20, 10, 1).inside, 0.85);
 }
 
 /// Sizes of 1 to 256 KiB scatter by tens of percent, those of 1 to 128 MiB by 1.5 %.
@@ -198,38 +222,27 @@ doc::CollectiveCost noisy_when_small(std::uint64_t stream, bool says_spread) {
 }
 
 TEST(Fit, SmallMessagesThatScatterDoNotWidenTheIntervalOfLargeOnes) {
-  int inside = 0, all = 0;
-  double widths = 0, untold_widths = 0;
-  for (std::uint64_t stream = 0; stream < 40; ++stream) {
-    const doc::CollectiveCost told = fit_collective(noisy_when_small(stream, true), {});
-    const doc::CollectiveCost untold = fit_collective(noisy_when_small(stream, false), {});
-    for (std::uint64_t i = 100; i < 150; ++i, ++all) {
-      const double bytes = std::exp2(21 + 6 * random_unit(stream, i));
-      const double measured = line(bytes) * std::pow(noise(stream, i), 0.15);
-      const cost::Estimate e = cost::evaluate(told, bytes);
-      inside += e.low <= measured && measured <= e.high;
-      widths += e.high - e.low;
-      const cost::Estimate u = cost::evaluate(untold, bytes);
-      untold_widths += u.high - u.low;
-    }
-  }
-  EXPECT_LT(widths, 0.5 * untold_widths);
-  EXPECT_GE(inside, 0.85 * all);
-  EXPECT_LE(inside, 0.99 * all);
+  const auto of_large = [](bool says_spread) {
+    return foreseen([=](std::uint64_t stream) { return noisy_when_small(stream, says_spread); }, 21,
+                    6, 0.15);
+  };
+  const Foreseen told = of_large(true);
+  EXPECT_LT(told.width, 0.5 * of_large(false).width);
+  EXPECT_GE(told.inside, 0.85);
+  EXPECT_LE(told.inside, 0.99);
 }
 
 TEST(Fit, MoreBytesNeverTakeLessTimeWhereOnlyNoiseSaysSo) {
-  const doc::CollectiveCost cost = fit_collective(noisy_table(3, 10, 30), {});
+  const doc::CollectiveCost cost = fitted(noisy_table(3, 10, 30));
   for (double bytes = 1024; bytes < 1e9; bytes *= 1.1)
-    EXPECT_GE(cost::evaluate(cost, 1.1 * bytes).seconds, cost::evaluate(cost, bytes).seconds)
-        << bytes;
+    EXPECT_GE(evaluate(cost, 1.1 * bytes).seconds, evaluate(cost, bytes).seconds) << bytes;
 }
 
 TEST(Fit, FourSizesPromiseNoMoreThanTwoErrorsCan) {
   // Exact by luck or by rule: two errors and a prior leave two degrees of freedom, Student's t of
   // 2.92, and nobody repeats to better than 2 %.
-  const doc::CollectiveCost cost = fit_collective(table(20, 23, line), {});
-  EXPECT_GE(cost::evaluate(cost, 3 * kMiB).high / cost::evaluate(cost, 3 * kMiB).seconds,
+  const doc::CollectiveCost cost = fitted(table(20, 23, line));
+  EXPECT_GE(evaluate(cost, 3 * kMiB).high / evaluate(cost, 3 * kMiB).seconds,
             1 + 2.92 * 0.02 - 1e-9);
 }
 
@@ -237,7 +250,7 @@ TEST(Fit, RepeatedSizesBecomeTheirMedianWithTheirSpread) {
   doc::CollectiveCost measured = table(20, 24, line);
   measured.samples.push_back({kMiB, 2 * line(kMiB)});
   measured.samples.push_back({kMiB, 1.1 * line(kMiB)});
-  const doc::CollectiveCost cost = fit_collective(measured, {});
+  const doc::CollectiveCost cost = fitted(measured);
   ASSERT_EQ(cost.samples.size(), 5u);
   EXPECT_DOUBLE_EQ(cost.samples[0].seconds, 1.1 * line(kMiB));  // of 1, 1.1 and 2
   EXPECT_DOUBLE_EQ(cost.samples[0].low_s, line(kMiB));
@@ -246,13 +259,12 @@ TEST(Fit, RepeatedSizesBecomeTheirMedianWithTheirSpread) {
 
 TEST(Fit, RowsWithoutATimeOrASizeAreNoSamples) {
   doc::CollectiveCost measured = table(20, 24, line);
-  measured.samples.push_back({0, 5e-6});
-  measured.samples.push_back({64 * kMiB, 0});
-  EXPECT_EQ(fit_collective(measured, {}).samples.size(), 5u);
+  measured.samples.insert(measured.samples.end(), {{0, 5e-6}, {64 * kMiB, 0}});
+  EXPECT_EQ(fitted(measured).samples.size(), 5u);
 }
 
 TEST(Fit, TwoSizesAreTooFew) {
-  EXPECT_THAT([] { fit_collective(table(20, 21, line), {}); },
+  EXPECT_THAT([] { fitted(table(20, 21, line)); },
               ThrowsMessage<InputError>(HasSubstr("test.log: all-reduce f32: 2 usable sizes")));
 }
 
@@ -278,7 +290,7 @@ TEST(Fit, BetweenNodesOnlyWhatNodesHaveToSendCountsAgainstTheLine) {
 TEST(Fit, RankCountsMustBeKnownAndAgree) {
   doc::CollectiveCost unknown = table(20, 24, line);
   unknown.ranks = 0;
-  EXPECT_THROW(fit_collective(unknown, {}), UsageError);
+  EXPECT_THROW(fitted(unknown), UsageError);
   EXPECT_EQ(fit_collective(unknown, {.ranks = 4}).ranks, 4);
   EXPECT_THROW(fit_collective(table(20, 24, line), {.ranks = 4}), InputError);
   EXPECT_THROW(fit_collective(unknown, {.ranks = 1}), InputError);
@@ -334,21 +346,10 @@ TEST(RelativeLine, KeepsBothCoefficientsNonNegative) {
   EXPECT_EQ(RelativeLines(steep).fit(0, 3).alpha_s, 0);
 }
 
-TEST(Regimes, TimingNoiseIsNoSwitch) {
-  Samples samples = table(13, 33, slower_line).samples;
-  for (std::size_t i = 0; i < samples.size(); ++i)
-    samples[i].seconds *= 0.98 + 0.04 * random_unit(7, i);
-  EXPECT_TRUE(Curve(samples).switches.empty());
-}
-
-/// Normal noise of relative deviation 0.1 by twelve uniform numbers.
+/// Normal noise of relative deviation 0.1.
 Samples noisy_line() {
   Samples samples = table(3, 33, slower_line).samples;
-  for (std::uint64_t i = 0; i < samples.size(); ++i) {
-    double sum = -6;
-    for (std::uint64_t k = 0; k < 12; ++k) sum += random_unit(11, 12 * i + k);
-    samples[i].seconds *= 1 + 0.1 * sum;
-  }
+  for (std::uint64_t i = 0; i < samples.size(); ++i) samples[i].seconds *= 1 + 0.1 * normal(11, i);
   return samples;
 }
 
@@ -363,7 +364,11 @@ TEST(Noise, NeitherAJumpNorASteadyBendIsNoise) {
   EXPECT_EQ(noise_of(table(20, 30, bend).samples), 0.02);
 }
 
-TEST(Regimes, ANoisyClusterHasNoMoreSwitchesThanAQuietOne) {
+TEST(Regimes, NoiseOfTwoOrTenPercentIsNoSwitch) {
+  Samples samples = table(13, 33, slower_line).samples;
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    samples[i].seconds *= 0.98 + 0.04 * random_unit(7, i);
+  EXPECT_TRUE(Curve(samples).switches.empty());
   EXPECT_TRUE(Curve(noisy_line()).switches.empty());
 }
 

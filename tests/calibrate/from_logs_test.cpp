@@ -15,11 +15,10 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/cost/cost_model.hpp"
+#include "support/says.hpp"
 
 namespace linerate::calibrate {
 namespace {
-
-using testing::HasSubstr;
 
 std::filesystem::path file_of(const std::string& name, const std::string& text) {
   const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / name;
@@ -27,11 +26,24 @@ std::filesystem::path file_of(const std::string& name, const std::string& text) 
   return path;
 }
 
+/// Of two ranks.
+doc::Cluster calibrated(const std::string& name, const std::string& text,
+                        const FitOptions& options = {}) {
+  return calibrate_from_logs({{file_of(name, text), {.ranks = 2}}}, options);
+}
+
 std::string table_of(double (*seconds)(double), int from, int to) {
   std::string text;
   for (int k = from; k <= to; ++k)
     text += fmt::format("{},{:.9g}\n", 1ll << k, seconds(static_cast<double>(1ll << k)));
   return text;
+}
+
+double all_reduce_s(const doc::Cluster& c, std::int64_t bytes, int ranks, DType dtype = DType::f32,
+                    const cost::CostOptions& options = {}) {
+  return cost::CostModel(c, options)
+      .collective(Collective::all_reduce, bytes, ranks, dtype)
+      .seconds;
 }
 
 double two_ranks(double s) { return 20e-6 + s / 1e9; }  // 2(n-1)/n = 1
@@ -44,10 +56,8 @@ TEST(FromLogs, TablesOfSeveralRankCountsJoin) {
                           {});
   ASSERT_EQ(c.collectives.size(), 2u);
   EXPECT_EQ(c.ranks, 4);
-  const cost::CostModel model(c);
   // Both follow one ring's law, so three ranks do: 2 * 20 us + 4/3 S / (1 GB/s).
-  EXPECT_NEAR(model.collective(Collective::all_reduce, 1 << 20, 3).seconds,
-              40e-6 + 4.0 / 3 * 1048576e-9, 1e-6);
+  EXPECT_NEAR(all_reduce_s(c, 1 << 20, 3), 40e-6 + 4.0 / 3 * 1048576e-9, 1e-6);
 }
 
 // By a column of the table or a word of its file's name; f32 and the other stay apart.
@@ -69,12 +79,8 @@ TEST(FromLogs, TablesOf16BitPriceTheirOwnType) {
     const doc::Cluster c =
         calibrate_from_logs({{full, {.ranks = 2}}, {half, {.ranks = 2}}}, FitOptions{});
     ASSERT_EQ(c.collectives.size(), 2u);
-    const cost::CostModel model(c);
-    const auto seconds = [&](DType type) {
-      return model.collective(Collective::all_reduce, 1 << 20, 2, type).seconds;
-    };
-    EXPECT_NEAR(seconds(dtype), slower(1 << 20), 1e-3 * slower(1 << 20));
-    EXPECT_NEAR(seconds(DType::f32), two_ranks(1 << 20), 1e-3 * two_ranks(1 << 20));
+    EXPECT_NEAR(all_reduce_s(c, 1 << 20, 2, dtype) / slower(1 << 20), 1, 1e-3);
+    EXPECT_NEAR(all_reduce_s(c, 1 << 20, 2) / two_ranks(1 << 20), 1, 1e-3);
     EXPECT_GT(c.half_sum_s_per_byte, 0);
   }
 }
@@ -88,72 +94,56 @@ TEST(FromLogs, HostsOfALogSayWhereItsRanksSit) {
   ASSERT_TRUE(one.node);
   // 100 GB/s of algbw, times 14/8.
   EXPECT_NEAR(one.node->bandwidth_bytes_per_s, 175e9, 1e9);
-  EXPECT_THROW(
-      static_cast<void>(cost::CostModel(one).collective(Collective::all_reduce, 1 << 20, 16)),
-      InputError);
+  EXPECT_THROW(all_reduce_s(one, 1 << 20, 16), InputError);
 
   const auto across = file_of(
       "across.log", printed_log({.ranks = 4, .ranks_per_node = 1, .bytes_per_s = 10e9}).text());
   const doc::Cluster both = calibrate_from_logs({{inside, {}}, {across, {}}}, {});
   EXPECT_EQ(both.ranks_per_node, 8);
   EXPECT_EQ(both.ranks, 8);
-  const cost::CostModel model(both);
-  const auto seconds = [&](int ranks) {
-    return model.collective(Collective::all_reduce, 1 << 28, ranks).seconds;
-  };
   const double within = 20e-6 + (1 << 28) / 100e9, between = 20e-6 + (1 << 28) / 10e9;
-  EXPECT_NEAR(seconds(8), within, 0.01 * within);
-  EXPECT_NEAR(seconds(32), within + between, 0.01 * (within + between));
+  EXPECT_NEAR(all_reduce_s(both, 1 << 28, 8), within, 0.01 * within);
+  EXPECT_NEAR(all_reduce_s(both, 1 << 28, 32), within + between, 0.01 * (within + between));
 }
 
 TEST(FromLogs, RanksPerNodeMayBeSaid) {
   const auto log = file_of("inside.log", bench_logs::printed_log({.ranks = 2}).text());
-  FitOptions options;
-  options.ranks_per_node = 8;
-  EXPECT_EQ(calibrate_from_logs({{log, {}}}, options).ranks_per_node, 8);
-  // Not against the hosts of a log.
-  options.ranks_per_node = 1;
-  EXPECT_THROW(static_cast<void>(calibrate_from_logs({{log, {}}}, options)), InputError);
+  const auto found = [&](int said) {
+    return calibrate_from_logs({{log, {}}}, {.ranks_per_node = said}).ranks_per_node;
+  };
+  EXPECT_EQ(found(8), 8);
+  EXPECT_THROW(found(1), InputError);  // not against the hosts of a log
 }
 
 TEST(FromLogs, RowsOfOneSizeThatAreFarApartAreSaid) {
-  const auto notes_of = [](const char* times) {
+  const auto notes_with = [](const std::string& row) {
+    const std::string ring = "ring,1024,10,8\nring,4096,20,8\nring,16384,30,8\n";
     std::vector<std::string> notes;
-    static_cast<void>(calibrate_from_logs(
-        {{file_of("rows.csv", std::string("algo,bytes,time_us,ranks\n") + times), {}}}, {},
-        &notes));
+    const auto file = file_of("rows.csv", "algo,bytes,time_us,ranks\n" + ring + row);
+    static_cast<void>(calibrate_from_logs({{file, {}}}, {}, &notes));
     return notes;
   };
-  const std::string ring = "ring,1024,10,8\nring,4096,20,8\nring,16384,30,8\n";
-  EXPECT_THAT(notes_of((ring + "tree,1024,30,8\n").c_str()),
-              testing::Contains(testing::HasSubstr("1 of 3 sizes of all-reduce on 8 ranks")));
-  EXPECT_THAT(notes_of((ring + "ring,1024,11,8\n").c_str()),
-              testing::Not(testing::Contains(testing::HasSubstr("apart"))));
+  EXPECT_THAT(notes_with("tree,1024,30,8\n"), says("1 of 3 sizes of all-reduce on 8 ranks"));
+  EXPECT_THAT(notes_with("ring,1024,11,8\n"), testing::Not(says("apart")));
 }
 
 TEST(FromLogs, TheLineRateIsKept) {
-  FitOptions options;
-  options.line_rate_bytes_per_s = 2e9;
-  const doc::Cluster c = calibrate_from_logs(
-      {{file_of("two.csv", table_of(two_ranks, 14, 24)), {.ranks = 2}}}, options);
+  const doc::Cluster c =
+      calibrated("two.csv", table_of(two_ranks, 14, 24), {.line_rate_bytes_per_s = 2e9});
   EXPECT_EQ(c.network.line_rate_bytes_per_s, 2e9);
   EXPECT_NEAR(c.network.bandwidth_bytes_per_s, 1e9, 1e6);
 }
 
 // Collectives get 92 % of what sockets are given: a table of 1 GB/s is of a line of 1.087.
 TEST(FromLogs, TheLineIsAssumedIfNobodySaysIt) {
-  const doc::Cluster c = calibrate_from_logs(
-      {{file_of("two.csv", table_of(two_ranks, 14, 24)), {.ranks = 2}}}, FitOptions{});
+  const doc::Cluster c = calibrated("two.csv", table_of(two_ranks, 14, 24));
   EXPECT_TRUE(c.network.line_rate_assumed);
   EXPECT_NEAR(c.network.line_rate_bytes_per_s, c.network.bandwidth_bytes_per_s / 0.92, 1);
   // Asked for that line, nothing moves; half of it takes twice as long a byte.
   const auto seconds = [&](double rate) {
-    cost::CostOptions options;
-    options.bandwidth = BytesPerSecond{rate};
-    return cost::CostModel(c, options).collective(Collective::all_reduce, 1 << 24, 2).seconds;
+    return all_reduce_s(c, 1 << 24, 2, DType::f32, {.bandwidth = BytesPerSecond{rate}});
   };
-  const double as_measured =
-      cost::CostModel(c).collective(Collective::all_reduce, 1 << 24, 2).seconds;
+  const double as_measured = all_reduce_s(c, 1 << 24, 2);
   EXPECT_NEAR(seconds(c.network.line_rate_bytes_per_s), as_measured, 1e-12);
   EXPECT_NEAR(seconds(c.network.line_rate_bytes_per_s / 2), 2 * as_measured, 0.02 * as_measured);
 }
@@ -161,10 +151,10 @@ TEST(FromLogs, TheLineIsAssumedIfNobodySaysIt) {
 TEST(FromLogs, OneTimeThatIsOffDoesNotMoveTheGoodput) {
   // 1 GB/s, but 50 MB take half as long again. Least squares made 1.17 GB/s of it, the slopes
   // between the largest four 1.06.
-  const std::string text =
-      "bytes,seconds\n1000000,0.001\n10000000,0.01\n50000000,0.075\n70000000,0.07\n"
-      "130000000,0.13\n260000000,0.26\n";
-  const doc::Cluster c = calibrate_from_logs({{file_of("off.csv", text), {.ranks = 2}}}, {});
+  const doc::Cluster c =
+      calibrated("off.csv",
+                 "bytes,seconds\n1000000,0.001\n10000000,0.01\n50000000,0.075\n70000000,0.07\n"
+                 "130000000,0.13\n260000000,0.26\n");
   EXPECT_NEAR(c.network.bandwidth_bytes_per_s, 1e9, 0.01e9);
 }
 
@@ -185,8 +175,7 @@ TEST(FromLogs, SlowerSumsOf16BitAreSeenWhereBothTypesWereMeasured) {
     text += fmt::format("{},{:.9g},float\n{},{:.9g},half\n", s, two_ranks(s), s,
                         two_ranks(s) + 0.5e-9 * s);
   }
-  const doc::Cluster c = calibrate_from_logs({{file_of("types.csv", text), {.ranks = 2}}}, {});
-  EXPECT_NEAR(c.half_sum_s_per_byte, 1e-9, 1e-11);
+  EXPECT_NEAR(calibrated("types.csv", text).half_sum_s_per_byte, 1e-9, 1e-11);
 }
 
 /// All-reduces of one job on two ranks: `late_ns` after the first rank the second one joins.
@@ -196,19 +185,16 @@ trace::Job job_of(std::initializer_list<std::pair<std::int64_t, std::int64_t>> b
   job.world_size = 2;
   job.groups = {"0"};
   for (int r = 0; r < ranks_there; ++r) {
-    trace::RankActivity rank;
+    trace::RankActivity& rank = job.ranks.emplace_back();
     rank.rank = r;
     std::int64_t at = 0;
     for (const auto& [bytes, ns] : bytes_and_ns) {
-      trace::Communication c;
+      trace::Communication& c = rank.communications.emplace_back();
       c.span = {at + (r == 0 ? 0 : late_ns), at + late_ns + ns};
       c.op = trace::CommOp::all_reduce;
-      c.group = 0, c.group_size = 2, c.bytes = bytes;
-      c.sequence = at;
-      rank.communications.push_back(c);
+      c.group = 0, c.group_size = 2, c.bytes = bytes, c.sequence = at;
       at += late_ns + ns + 1000;
     }
-    job.ranks.push_back(rank);
   }
   return job;
 }
@@ -222,11 +208,7 @@ TEST(FromTraces, TransfersCountFromTheLastRanksArrival) {
   ASSERT_EQ(tables[0].samples.size(), 2u);
   EXPECT_DOUBLE_EQ(tables[0].samples[0].seconds, 1e-3);
   EXPECT_DOUBLE_EQ(tables[0].samples[1].seconds, 4e-3);
-  FitOptions few;
-  few.fewest_sizes = 1;
-  const doc::Cluster c = fit_cluster(tables, few);
-  EXPECT_NEAR(cost::CostModel(c).collective(Collective::all_reduce, 1 << 21, 2).seconds, 2e-3,
-              1e-5);
+  EXPECT_NEAR(all_reduce_s(fit_cluster(tables, {.fewest_sizes = 1}), 1 << 21, 2), 2e-3, 1e-5);
 }
 
 TEST(FromTraces, OneRankAloneStandsWithItsLeastDurations) {
@@ -235,7 +217,7 @@ TEST(FromTraces, OneRankAloneStandsWithItsLeastDurations) {
       tables_from_trace(job_of({{1 << 20, 1'500'000}, {1 << 20, 1'000'000}}, 0, 1), "job", notes);
   ASSERT_EQ(tables.at(0).samples.size(), 1u);
   EXPECT_DOUBLE_EQ(tables[0].samples[0].seconds, 1e-3);
-  EXPECT_THAT(notes, testing::Contains(HasSubstr("ranks are missing")));
+  EXPECT_THAT(notes, says("ranks are missing"));
 }
 
 TEST(FromTraces, AJobWithoutSizedCollectivesIsRefused) {

@@ -1,6 +1,5 @@
 // What traces say beside their collectives' own times: contention and start delay, known by
 // construction, and given back.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -10,17 +9,16 @@
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/trace/contention/slowdown.hpp"
-#include "linerate/trace/load.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "sim/hand_plan.hpp"
 #include "support/sample_workloads.hpp"
+#include "support/says.hpp"
 #include "trace/synthetic_job.hpp"
 
 namespace linerate::calibrate {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::HasSubstr;
 using trace::Repetition;
 using trace::slowdown_of;
@@ -43,9 +41,8 @@ TEST(Slowdown, IsExactWhateverPartIsTouched) {
   }
   const SlowdownFound found = slowdown_of(all);
   ASSERT_TRUE(found.slowdown);
-  EXPECT_NEAR(found.slowdown->factor, 1.3, 1e-9);
-  EXPECT_NEAR(found.slowdown->low, 1.3, 1e-9);
-  EXPECT_NEAR(found.slowdown->high, 1.3, 1e-9);
+  for (const double factor : {found.slowdown->low, found.slowdown->factor, found.slowdown->high})
+    EXPECT_NEAR(factor, 1.3, 1e-9);
 }
 
 TEST(Slowdown, NothingIsToldOfWorkThatNeverRanAlone) {
@@ -140,42 +137,43 @@ trace::Job simulated_job(const doc::Cluster& cluster) {
 
 doc::Cluster two_ranks() { return linerate::support::two_rank_cluster(1, 0.125); }  // 8 B: 2 s
 
+/// What is told of a job, and what is said.
+struct Told : TracedJob {
+  std::vector<std::string> notes = {};
+};
+Told told(const trace::Job& job) {
+  std::vector<std::string> notes;
+  return {calibrate_from_trace(job, "job", notes), notes};
+}
+void expect_contention(const TracedJob& traced, double computation, double communication) {
+  ASSERT_TRUE(traced.contention);
+  EXPECT_NEAR(traced.contention->compute_slowdown, computation, 1e-6);
+  EXPECT_NEAR(traced.contention->communication_slowdown, communication, 1e-6);
+}
+
 TEST(TracedJob, GivesBackTheContentionItWasSimulatedWith) {
+  expect_contention(told(simulated_job(two_ranks())), 1, 1);
   doc::Cluster cluster = two_ranks();
   cluster.contention = doc::Contention{1.25, 1.5};
-  std::vector<std::string> notes;
-  const TracedJob traced = calibrate_from_trace(simulated_job(cluster), "job", notes);
-  ASSERT_TRUE(traced.contention);
-  EXPECT_NEAR(traced.contention->compute_slowdown, 1.25, 1e-6);
-  EXPECT_NEAR(traced.contention->communication_slowdown, 1.5, 1e-6);
+  const Told traced = told(simulated_job(cluster));
+  expect_contention(traced, 1.25, 1.5);
   EXPECT_EQ(traced.contention->coding_slowdown, 1);
   // The tables are of exchanges alone: with the slowdown on top they are what was recorded.
   ASSERT_EQ(traced.tables.size(), 1u);
   for (const doc::CostSample& s : traced.tables[0].samples) EXPECT_NEAR(s.seconds, 2, 1e-6);
-  EXPECT_THAT(notes, Contains(AllOf(HasSubstr("computation runs 1.25 times slower during"),
-                                    HasSubstr("90 % interval 1.25 to 1.25"))));
-}
-
-TEST(TracedJob, WithoutContentionItsFactorsAreOne) {
-  std::vector<std::string> notes;
-  const TracedJob traced = calibrate_from_trace(simulated_job(two_ranks()), "job", notes);
-  ASSERT_TRUE(traced.contention);
-  EXPECT_NEAR(traced.contention->compute_slowdown, 1, 1e-6);
-  EXPECT_NEAR(traced.contention->communication_slowdown, 1, 1e-6);
+  EXPECT_THAT(traced.notes,
+              testing::Contains(AllOf(HasSubstr("computation runs 1.25 times slower during"),
+                                      HasSubstr("90 % interval 1.25 to 1.25"))));
 }
 
 TEST(TracedJob, GivesBackTheStartDelayItWasSimulatedWith) {
   doc::Cluster cluster = two_ranks();
+  std::vector<std::string> notes;
+  EXPECT_EQ(start_delay_from_trace(simulated_job(cluster), "job", notes), 0);
+  EXPECT_THAT(notes, says("no record says when a collective was ready"));
   cluster.start_delay_s = 0.125;
-  std::vector<std::string> notes;
   EXPECT_NEAR(start_delay_from_trace(simulated_job(cluster), "job", notes), 0.125, 1e-9);
-  EXPECT_THAT(notes, Contains(HasSubstr("90 % interval 125 ms to 125 ms")));
-}
-
-TEST(TracedJob, WithoutAStartDelayNothingIsSet) {
-  std::vector<std::string> notes;
-  EXPECT_EQ(start_delay_from_trace(simulated_job(two_ranks()), "job", notes), 0);
-  EXPECT_THAT(notes, Contains(HasSubstr("no record says when a collective was ready")));
+  EXPECT_THAT(notes, says("90 % interval 125 ms to 125 ms"));
 }
 
 // ---- recorded formats ----
@@ -192,32 +190,25 @@ trace::SyntheticJob uneven_job(long pause_us) {
 
 TEST(TracedJob, AJobWhoseComputationNeverSlowsSaysSo) {
   for (const trace::Recorded how : {trace::Recorded::kernels, trace::Recorded::gpu}) {
-    std::vector<std::string> notes;
-    const TracedJob traced =
-        calibrate_from_trace(trace::job_of(uneven_job(8'000), how), "job", notes);
-    ASSERT_TRUE(traced.contention) << ::testing::PrintToString(notes);
+    const Told traced = told(trace::job_of(uneven_job(8'000), how));
+    ASSERT_TRUE(traced.contention) << ::testing::PrintToString(traced.notes);
     EXPECT_NEAR(traced.contention->compute_slowdown, 1, 1e-9);
   }
 }
 
 TEST(TracedJob, StepsThatAreAllAlikeTellNothing) {
-  std::vector<std::string> notes;
-  trace::SyntheticJob alike;
-  alike.steps = 24;
-  const TracedJob traced =
-      calibrate_from_trace(trace::job_of(alike, trace::Recorded::gpu), "job", notes);
+  const Told traced = told(trace::job_of({.steps = 24}, trace::Recorded::gpu));
   EXPECT_FALSE(traced.contention);
   EXPECT_THAT(
-      notes, Contains(HasSubstr(
-                 "how much slower computation runs during collectives, because too little of it")));
+      traced.notes,
+      says("how much slower computation runs during collectives, because too little of it"));
 }
 
 TEST(TracedJob, OneRankOfSeveralTellsNothing) {
   // Waiting for the other rank cannot be told from moving data.
   trace::Job job = trace::job_of(uneven_job(8'000), trace::Recorded::gpu);
   job.ranks.pop_back();
-  std::vector<std::string> notes;
-  EXPECT_FALSE(calibrate_from_trace(job, "job", notes).contention);
+  EXPECT_FALSE(told(job).contention);
 }
 
 /// Of one microsecond, of ten, of a hundred, ...
@@ -233,25 +224,21 @@ TEST(TracedJob, DelaysOfCollectivesBehindOthersDoNotCount) {
   // Every second collective is ready while the first one is under way.
   trace::Job job;
   job.world_size = 2;
-  trace::RankActivity rank;
-  rank.rank = 0;
+  std::vector<trace::Communication>& all = job.ranks.emplace_back().communications;
   for (std::int64_t i = 0; i < 10; ++i) {
     const std::int64_t at = i * 1'000'000;
-    trace::Communication first, second;
-    first.span = {at + 20'000, at + 300'000}, first.ready_ns = at;
-    second.span = {at + 300'000, at + 500'000}, second.ready_ns = at + 100'000;
-    rank.communications.push_back(first), rank.communications.push_back(second);
+    all.emplace_back().span = {at + 20'000, at + 300'000}, all.back().ready_ns = at;
+    all.emplace_back().span = {at + 300'000, at + 500'000}, all.back().ready_ns = at + 100'000;
   }
-  job.ranks.push_back(rank);
   std::vector<std::string> notes;
   EXPECT_DOUBLE_EQ(start_delay_from_trace(job, "job", notes), 20e-6);
-  EXPECT_THAT(notes, Contains(HasSubstr("10 collectives")));
-  job.ranks[0].communications.resize(10);
+  EXPECT_THAT(notes, says("10 collectives"));
+  all.resize(10);
   EXPECT_EQ(start_delay_from_trace(job, "job", notes), 0);
-  EXPECT_THAT(notes, Contains(HasSubstr("5 came to an idle network, and 8 are needed")));
-  for (std::size_t i = 0; i < 60; ++i) job.ranks[0].communications.push_back(scattered(i));
+  EXPECT_THAT(notes, says("5 came to an idle network, and 8 are needed"));
+  for (std::size_t i = 0; i < 60; ++i) all.push_back(scattered(i));
   EXPECT_EQ(start_delay_from_trace(job, "job", notes), 0);
-  EXPECT_THAT(notes, Contains(HasSubstr("it scatters (90 % interval")));
+  EXPECT_THAT(notes, says("it scatters (90 % interval"));
 }
 
 /// Two processes of PyTorch on one machine with Gloo (tools/record-fixtures).
@@ -260,20 +247,11 @@ TEST(TracedJob, RecordedJobsArePlausibleOrUnknown) {
     GTEST_SKIP() << "run from the project's root: tests/trace/fixtures is not there";
   for (const char* name : {"gloo2", "late2", "even2", "half2", "micro2", "threads2", "loader2",
                            "accumulate2", "late_backward2"}) {
-    std::vector<std::filesystem::path> files;
-    for (const char* rank : {"0", "1"})
-      files.push_back(std::filesystem::path("tests/trace/fixtures") /
-                      fmt::format("{}.rank{}.json.gz", name, rank));
-    std::vector<std::string> notes;
-    const TracedJob traced = calibrate_from_trace(trace::load_job(files), name, notes);
-    if (traced.contention) {
-      EXPECT_GE(traced.contention->compute_slowdown, 1) << name;
-      EXPECT_LE(traced.contention->compute_slowdown, 4) << name;
-      EXPECT_GE(traced.contention->communication_slowdown, 1) << name;
-      EXPECT_LE(traced.contention->communication_slowdown, 4) << name;
-    } else {
-      EXPECT_THAT(notes, Contains(HasSubstr("is not known"))) << name;
-    }
+    const Told traced = told(trace::recorded_job(name));
+    const doc::Contention found = traced.contention.value_or(doc::Contention{1, 1});
+    for (const double factor : {found.compute_slowdown, found.communication_slowdown})
+      EXPECT_THAT(factor, AllOf(testing::Ge(1), testing::Le(4))) << name;
+    EXPECT_TRUE(traced.contention || testing::Value(traced.notes, says("is not known"))) << name;
     // A thread of Gloo's wakes within a scheduler's slice or two.
     EXPECT_LT(traced.start_delay_s, 20e-3) << name;
   }

@@ -15,13 +15,10 @@ constexpr double kMost = 1e8;
 /// At the pieces' own ends, just behind them, and between.
 void expect_equal(const CostCurve& curve) {
   const std::vector<AffinePiece> pieces = affine_pieces(curve, kMost);
-  EXPECT_EQ(pieces.front().from_bytes, 0);
   EXPECT_GE(pieces.back().to_bytes, kMost);
   for (std::size_t k = 0; k < pieces.size(); ++k) {
     const AffinePiece& p = pieces[k];
-    if (k > 0) {
-      EXPECT_EQ(p.from_bytes, pieces[k - 1].to_bytes);
-    }
+    EXPECT_EQ(p.from_bytes, k > 0 ? pieces[k - 1].to_bytes : 0);
     for (int i = 1; i <= 40; ++i) {
       const double bytes = p.from_bytes + i / 40.0 * (p.to_bytes - p.from_bytes);
       const double expected = curve.seconds(bytes);
@@ -32,8 +29,7 @@ void expect_equal(const CostCurve& curve) {
 }
 
 TEST(AffinePieces, OfALineAreOne) {
-  CostCurve curve;
-  curve.line = {2e-5, 1e-9};
+  const CostCurve curve{.line = {2e-5, 1e-9}};
   EXPECT_EQ(affine_pieces(curve, kMost).size(), 1u);
   expect_equal(curve);
 }
@@ -44,11 +40,7 @@ TEST(AffinePieces, OfAnAddTableAreThoseOfTheTable) {
     points.push_back(
         {std::pow(2.0, k), 1e-5 + 4e-6 * random_unit(1, static_cast<std::uint64_t>(k))});
   const AddTable table(points);
-  CostCurve curve;
-  curve.line = {2e-5, 1e-9};
-  curve.add = &table;
-  curve.add_steps = 3;
-  curve.add_share = 0.25;
+  const CostCurve curve{.line = {2e-5, 1e-9}, .add = &table, .add_steps = 3, .add_share = 0.25};
   EXPECT_EQ(affine_pieces(curve, kMost).size(), table.pieces().size());
   expect_equal(curve);
 }
@@ -85,13 +77,12 @@ TEST(AffinePieces, OfFittedCostsFollowTheirJumpsAndBends) {
 /// A line far slower than the measured one makes rounding large next to the start-up: where it
 /// looked like bends, there were 2^24 pieces, and advice on a slow network did not end.
 TEST(AffinePieces, OfACostMovedToAnyBandwidthAreFew) {
-  doc::CollectiveCost cost;
-  cost.ranks = 2;
   // As fitted to an all-reduce over loopback.
-  const double start = 0.00015928597473578918, later = 0.00015952168321722255;
-  cost.segments = {{0, 1024, start, 2.3018406389977494e-10, 1, 1},
-                   {1024, 32768, later, 0, 1, 1},
-                   {32768, 65536, -0.0002258681745763984, 1.1761165093799467e-08, 1, 1}};
+  const doc::CollectiveCost cost{
+      .ranks = 2,
+      .segments = {{0, 1024, 0.00015928597473578918, 2.3018406389977494e-10, 1, 1},
+                   {1024, 32768, 0.00015952168321722255, 0, 1, 1},
+                   {32768, 65536, -0.0002258681745763984, 1.1761165093799467e-08, 1, 1}}};
   const TableLaw law(cost);
   for (double slower = 1; slower < 1e8; slower *= std::sqrt(2.0)) {
     const CostCurve curve = curve_of(law, 2, {0, slower, 4e-10 * slower, true});

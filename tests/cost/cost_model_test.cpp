@@ -11,10 +11,25 @@
 namespace linerate::cost {
 namespace {
 
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
 doc::Cluster flat(double bytes_per_s, double latency_s) {
-  doc::Cluster c;
-  c.network = {bytes_per_s, latency_s};
-  return c;
+  return {.network = {bytes_per_s, latency_s}};
+}
+
+/// T = alpha + beta S with an interval of 10 %.
+doc::CollectiveCost measured(int ranks, int per_node, double alpha, double beta,
+                             Collective what = Collective::all_reduce) {
+  doc::CollectiveCost cost{.collective = what, .ranks = ranks, .ranks_per_node = per_node};
+  cost.segments = {{0, 1'000'000'000, alpha, beta, 0.9, 1.1}};
+  return cost;
+}
+
+double all_reduce_s(const doc::Cluster& c, std::int64_t bytes, int ranks,
+                    const CostOptions& options = {}) {
+  return CostModel(c, options).collective(Collective::all_reduce, bytes, ranks).seconds;
 }
 
 TEST(ClosedForm, RingIsTwiceTheScatter) {
@@ -43,9 +58,8 @@ TEST(ClosedForm, HierarchicalSharesTheNetworkLink) {
   // 2 * (S/4) * 1/2 * 0.4 = S * 0.1.
   doc::Cluster nodes = flat(10, 0);
   nodes.ranks_per_node = 4, nodes.node = doc::Link{1, 0};
-  const CostModel model(nodes);
-  EXPECT_DOUBLE_EQ(model.collective(Collective::all_reduce, 8, 8).seconds, 8 * (1.5 + 0.1));
-  EXPECT_DOUBLE_EQ(model.collective(Collective::all_reduce, 8, 4).seconds, 8 * 1.5);
+  EXPECT_DOUBLE_EQ(all_reduce_s(nodes, 8, 8), 8 * (1.5 + 0.1));
+  EXPECT_DOUBLE_EQ(all_reduce_s(nodes, 8, 4), 8 * 1.5);
 }
 
 // 1024 ranks, 20 us, 12.5 GB/s: a ring starts 2046 times, a tree 20 times, its chunks of 512 KiB
@@ -53,9 +67,7 @@ TEST(ClosedForm, HierarchicalSharesTheNetworkLink) {
 TEST(ClosedForm, RingOrTreeTakesTheShorterBySizeAndRanks) {
   const CostOptions either{.all_reduce = std::string(kRingOrTree)}, ring;
   const auto seconds = [](const CostOptions& options, int ranks, std::int64_t bytes) {
-    return CostModel(flat(12.5e9, 20e-6), options)
-        .collective(Collective::all_reduce, bytes, ranks)
-        .seconds;
+    return all_reduce_s(flat(12.5e9, 20e-6), bytes, ranks, options);
   };
   const double fill = 20e-6 + 524288 / 12.5e9;
   EXPECT_NEAR(seconds(either, 1024, 26'214'400), 20 * fill + 2 * 26'214'400 / 12.5e9, 1e-12);
@@ -94,71 +106,44 @@ TEST(AddTable, InterpolatesAndClamps) {
 TEST(CostModel, CompressionDividesTransfersButNotAdditions) {
   // n = 2, 1 B/s, S = 8: 8 s on the wire, a quarter of it at ratio 4; AddEst(4) = 3 s stays.
   const std::vector<doc::AddCost> points = {{1, 3}};
-  const CostModel model(
-      flat(1, 0), {.compression_ratio = 4, .add_table = std::make_shared<const AddTable>(points)});
-  EXPECT_DOUBLE_EQ(model.collective(Collective::all_reduce, 8, 2).seconds, 2 + 3);
+  EXPECT_DOUBLE_EQ(
+      all_reduce_s(flat(1, 0), 8, 2,
+                   {.compression_ratio = 4, .add_table = std::make_shared<const AddTable>(points)}),
+      2 + 3);
 }
 
 TEST(CostModel, UnknownBandwidthIsAnErrorNotAFreeNetwork) {
-  EXPECT_THROW(
-      static_cast<void>(CostModel(doc::Cluster{}).collective(Collective::all_reduce, 8, 2)),
-      InputError);
-  EXPECT_EQ(CostModel(doc::Cluster{}).collective(Collective::all_reduce, 8, 1).seconds, 0);
+  EXPECT_THROW(all_reduce_s({}, 8, 2), InputError);
+  EXPECT_EQ(all_reduce_s({}, 8, 1), 0);
 }
 
 doc::Cluster fitted(double line_bytes_per_s) {
-  doc::Cluster c = flat(line_bytes_per_s, 1e-6);
-  doc::CollectiveCost fit;
-  fit.ranks = 2;
-  fit.segments = {{1, 1'000'000'000, 1e-4, 1e-9, 0.9, 1.1}};
-  c.collectives = {fit};
-  return c;
+  return {.network = {line_bytes_per_s, 1e-6}, .collectives = {measured(2, 0, 1e-4, 1e-9)}};
 }
 
-double seconds(const doc::Cluster& c, CostOptions options,
-               Collective what = Collective::all_reduce) {
-  return CostModel(c, std::move(options)).collective(what, 1'000'000, 2).seconds;
-}
-
-TEST(CostModel, OtherBandwidthScalesTheBulkAndNotTheStart) {
-  // alpha 100 us + 1 ms at 1 GB/s; at twice the rate 100 us + 0.5 ms.
-  const CostOptions twice{.bandwidth = BytesPerSecond{2e9}};
-  EXPECT_NEAR(seconds(fitted(1e9), twice), 6e-4, 1e-12);
-  EXPECT_TRUE(CostModel(fitted(1e9), twice).collective(Collective::all_reduce, 1, 2).extrapolated);
-}
-
-TEST(CostModel, TheLinkInsideTheNodeBoundsAFasterNetwork) {
-  // 10 x the network, yet 2 (n-1)/n S over 2 GB/s inside take 0.5 ms.
+// A megabyte takes 1.1 ms on 2 ranks, of which 0.1 are the start.
+TEST(CostModel, AFitMovesToOtherNetworksAndRanks) {
+  const auto seconds = [](const doc::Cluster& c, const CostOptions& options, int ranks = 2) {
+    return all_reduce_s(c, 1'000'000, ranks, options);
+  };
+  const auto line = [](double rate) { return CostOptions{.bandwidth = BytesPerSecond{rate}}; };
   doc::Cluster c = fitted(1e9);
+  // Another bandwidth scales the bulk and not the start.
+  EXPECT_NEAR(seconds(c, line(2e9)), 1e-4 + 5e-4, 1e-12);
+  EXPECT_TRUE(CostModel(c, line(2e9)).collective(Collective::all_reduce, 1, 2).extrapolated);
+  // On 11 ranks, too: start-up 10 * 100 us = 1 ms, bulk (20/11) / 1 * 1 ms, ten times that.
+  EXPECT_NEAR(seconds(c, line(1e8), 11), 1e-3 + 10 * 20.0 / 11 * 1e-3, 1e-9);
+  // A latency is added per message step: 2 (n-1) = 2 steps of 10 us more.
+  EXPECT_NEAR(seconds(c, {.latency = Seconds{11e-6}}), 1.1e-3 + 2e-5, 1e-12);
+  // The link inside the node bounds a faster network: 2 (n-1)/n S over 2 GB/s take 0.5 ms.
   c.node = doc::Link{2e9, 0};
-  EXPECT_NEAR(seconds(c, {.bandwidth = BytesPerSecond{1e10}}), 1e-4 + 5e-4, 1e-12);
-}
-
-TEST(CostModel, UnknownLineRateOfAMeasurementPromisesNothing) {
+  EXPECT_NEAR(seconds(c, line(1e10)), 1e-4 + 5e-4, 1e-12);
+  // A lower latency saves no more than the start, and the bulk is left.
+  c = fitted(1e9), c.network.latency_s = 1;
+  EXPECT_NEAR(seconds(c, {.latency = Seconds{0}}), 1e-3, 1e-12);
   // Nobody knows what limited it: a faster network changes nothing, a slower one is a new limit.
-  EXPECT_NEAR(seconds(fitted(0), {.bandwidth = BytesPerSecond{1e12}}), 1.1e-3, 1e-12);
-  EXPECT_NEAR(seconds(fitted(0), {.bandwidth = BytesPerSecond{1e8}}), 1e-4 + 1e-2, 1e-12);
-}
-
-TEST(CostModel, LatencyIsAddedPerMessageStep) {
-  // 2 (n-1) = 2 steps of 10 us more.
-  EXPECT_NEAR(seconds(fitted(1e9), {.latency = Seconds{11e-6}}), 1.1e-3 + 2e-5, 1e-12);
-}
-
-TEST(CostModel, ALowerLatencySavesNoMoreThanTheStart) {
-  // 1023 times the start-up of 2 ranks; 2 * 1023 steps of 1 us less are 2.0 ms, the start 102 ms.
-  // On a fit whose start-up is below steps * latency nothing becomes negative.
-  doc::Cluster c = fitted(1e9);
-  c.network.latency_s = 1;
-  EXPECT_NEAR(seconds(c, {.latency = Seconds{0}}), 1e-3, 1e-12);  // the bulk alone
-}
-
-TEST(CostModel, AtOtherRankCountsOnlyTheBulkScalesWithTheBandwidth) {
-  // 2 -> 11 ranks: start-up 10 * 100 us = 1 ms, bulk (20/11) / 1 * 1 ms. A tenth of the bandwidth
-  // multiplies the bulk alone.
-  const CostModel slower(fitted(1e9), {.bandwidth = BytesPerSecond{1e8}});
-  EXPECT_NEAR(slower.collective(Collective::all_reduce, 1'000'000, 11).seconds,
-              1e-3 + 10 * 20.0 / 11 * 1e-3, 1e-9);
+  EXPECT_NEAR(seconds(fitted(0), line(1e12)), 1.1e-3, 1e-12);
+  EXPECT_NEAR(seconds(fitted(0), line(1e8)), 1e-4 + 1e-2, 1e-12);
 }
 
 TEST(CostModel, ASlowerNetworkDoesNotMultiplyTheDoubtAboutTheStart) {
@@ -186,9 +171,10 @@ TEST(CostModel, SaysWhichMeasurementAnswers) {
 }
 
 TEST(CostModel, UnmeasuredHalvesComeFromTheAllReduce) {
-  EXPECT_NEAR(seconds(fitted(1e9), {}, Collective::reduce_scatter), 5.5e-4, 1e-12);
-  EXPECT_NEAR(seconds(fitted(1e9), {}, Collective::all_gather), 5.5e-4, 1e-12);
-  EXPECT_TRUE(CostModel(fitted(1e9)).collective(Collective::all_gather, 1000, 2).extrapolated);
+  const CostModel model(fitted(1e9));
+  for (const Collective half : {Collective::reduce_scatter, Collective::all_gather})
+    EXPECT_NEAR(model.collective(half, 1'000'000, 2).seconds, 5.5e-4, 1e-12);
+  EXPECT_TRUE(model.collective(Collective::all_gather, 1000, 2).extrapolated);
 }
 
 // 32 bytes gathered in 30 us and sums of 26 MB: 25 MiB are gathered as half of a sum, and what lies
@@ -196,11 +182,8 @@ TEST(CostModel, UnmeasuredHalvesComeFromTheAllReduce) {
 TEST(CostModel, ATableAnswersWithinThreeDoublingsOfItsSizes) {
   doc::Cluster c = fitted(1e9);
   c.collectives[0].samples = {{26e6, 26.1e-3}, {52e6, 52.1e-3}};
-  doc::CollectiveCost gather;
-  gather.collective = Collective::all_gather;
-  gather.ranks = 2;
-  gather.samples = {{32, 30e-6}};
-  gather.segments = {{0, 64, 0, 30e-6 / 32, 0.5, 2}};
+  doc::CollectiveCost gather{.collective = Collective::all_gather, .ranks = 2};
+  gather.samples = {{32, 30e-6}}, gather.segments = {{0, 64, 0, 30e-6 / 32, 0.5, 2}};
   c.collectives.push_back(gather);
   const CostModel model(c);
   const auto gathered = [&](std::int64_t bytes) {
@@ -217,9 +200,8 @@ TEST(CostModel, NothingIsFree) {
   EXPECT_NEAR(CostModel(fitted(1e9)).collective(Collective::barrier, 0, 2).seconds, 50e-6, 1e-12);
   // No start-up was seen, but the network has a latency.
   doc::Cluster c = flat(1e9, 20e-6);
-  c.collectives = {fitted(1e9).collectives[0]};
-  c.collectives[0].segments = {{0, 1'000'000, 0, 1e-9, 0.9, 1.1}};
-  EXPECT_NEAR(CostModel(c).collective(Collective::all_reduce, 0, 2).seconds, 40e-6, 1e-12);
+  c.collectives = {measured(2, 0, 0, 1e-9)};
+  EXPECT_NEAR(all_reduce_s(c, 0, 2), 40e-6, 1e-12);
   // As links alone have it: 6 steps on 64 ranks.
   EXPECT_NEAR(CostModel(flat(1e9, 20e-6)).collective(Collective::barrier, 0, 64).seconds, 120e-6,
               1e-12);
@@ -243,9 +225,9 @@ TEST(CostModel, AMeasurementThatOthersContradictIsNamed) {
   half.segments = {{0, 1 << 23, 0, 8e-3 / (1 << 22), 0.9, 1.1}};
   c.collectives.push_back(half);
   const CostModel model(c);
-  EXPECT_THAT(outlier_notes(model),
-              testing::ElementsAre(testing::HasSubstr(
-                  "reduce-scatter of 4.19 MB on 2 ranks, 8.00 ms against 4.29 ms")));
+  EXPECT_THAT(
+      outlier_notes(model),
+      ElementsAre(HasSubstr("reduce-scatter of 4.19 MB on 2 ranks, 8.00 ms against 4.29 ms")));
   EXPECT_NEAR(model.collective(Collective::reduce_scatter, 1 << 22, 2).seconds, 4.294e-3, 1e-6);
 }
 
@@ -299,7 +281,7 @@ TEST(Agarwal2021, RequiredRatioIsTheSmallestThatSuffices) {
 
 TEST(Agarwal2021, BucketsAreThePapersOrThoseThatAreGiven) {
   AgarwalInput in = example(5 * kMiB);
-  EXPECT_THAT(buckets_of(in), testing::ElementsAre(25 * kMiB, 25 * kMiB, 25 * kMiB, 5 * kMiB));
+  EXPECT_THAT(buckets_of(in), ElementsAre(25 * kMiB, 25 * kMiB, 25 * kMiB, 5 * kMiB));
   AgarwalInput given = in;
   given.buckets = {kMiB, 54 * kMiB, 24 * kMiB, kMiB};
   const Line ring = ring_all_reduce(in.ranks, in.link);
@@ -322,29 +304,11 @@ TEST(Agarwal2021, EncodeBudgetIsWhereCompressionBreaksEven) {
 // Where ranks sit: measurements inside a node and across nodes, and links beyond them; line rates;
 // rank counts between measured ones; 16-bit sums; shared cores.
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-
 constexpr double kBytes = 8e6;
-
-/// T = alpha + beta S with an interval of 10 %.
-doc::CollectiveCost measured(int ranks, int per_node, double alpha, double beta,
-                             Collective what = Collective::all_reduce) {
-  doc::CollectiveCost cost;
-  cost.collective = what;
-  cost.ranks = ranks;
-  cost.ranks_per_node = per_node;
-  cost.segments = {{0, 1'000'000'000, alpha, beta, 0.9, 1.1}};
-  return cost;
-}
 
 /// Nodes of eight; 100 us + 10 ps a byte inside, measured, and a network of 1 GB/s that was given.
 doc::Cluster nodes_of_eight(double network_bytes_per_s) {
-  doc::Cluster c;
-  c.name = "dgx";
-  c.ranks = 8, c.ranks_per_node = 8;
-  c.network.bandwidth_bytes_per_s = network_bytes_per_s;
+  doc::Cluster c{.name = "dgx", .ranks = 8, .ranks_per_node = 8, .network = {network_bytes_per_s}};
   c.collectives = {measured(8, 8, 100e-6, 10e-12)};
   return c;
 }
@@ -412,9 +376,7 @@ TEST(Topology, BetweenMeasuredRankCountsBothAreBroughtThereByTheLaw) {
   // 4 and 16 ranks on one link: alpha per step 1 us, 2(n-1)/n S at 1 GB/s. 8 ranks lie on both
   // laws.
   const auto ring = [](int n) { return measured(n, 0, 2e-6 * (n - 1), 2e-9 * (n - 1) / n); };
-  doc::Cluster c;
-  c.network.bandwidth_bytes_per_s = 1e9;
-  c.collectives = {ring(4), ring(16)};
+  doc::Cluster c{.network = {1e9}, .collectives = {ring(4), ring(16)}};
   EXPECT_NEAR(at(c, 8).seconds, 14e-6 + 14e-3, 1e-9);
   EXPECT_EQ(CostModel(c).source(Collective::all_reduce, 8), PriceSource::interpolated);
   // Twice as slow at 16 ranks: 4 of 12 more steps, 2 of 3 thirds of what a link carries more.
@@ -428,9 +390,8 @@ TEST(Topology, BetweenMeasuredRankCountsBothAreBroughtThereByTheLaw) {
 TEST(LineRate, AnotherBandwidthScalesByLineRates) {
   // 60 % of a line of 12.5 GB/s, asked again for that line: nothing changes; for half of it, the
   // bulk doubles.
-  doc::Cluster c;
-  c.network = {.bandwidth_bytes_per_s = 7.5e9, .latency_s = 0, .line_rate_bytes_per_s = 12.5e9};
-  c.collectives = {measured(2, 0, 0, 1 / 7.5e9)};
+  const doc::Cluster c{.network = {.bandwidth_bytes_per_s = 7.5e9, .line_rate_bytes_per_s = 12.5e9},
+                       .collectives = {measured(2, 0, 0, 1 / 7.5e9)}};
   const CostOptions same{.bandwidth = BytesPerSecond{12.5e9}};
   const CostOptions half{.bandwidth = BytesPerSecond{6.25e9}};
   EXPECT_DOUBLE_EQ(at(c, 2, same).seconds, at(c, 2).seconds);
@@ -440,9 +401,8 @@ TEST(LineRate, AnotherBandwidthScalesByLineRates) {
 
 TEST(LineRate, NothingIsQuickerThanTheLine) {
   // A table that a cache or a wrong unit made too quick: 8 ranks, 14/8 S at 1 GB/s at least.
-  doc::Cluster c;
-  c.network = {.bandwidth_bytes_per_s = 0, .latency_s = 0, .line_rate_bytes_per_s = 1e9};
-  c.collectives = {measured(8, 0, 0, 1e-12)};
+  const doc::Cluster c{.network = {.line_rate_bytes_per_s = 1e9},
+                       .collectives = {measured(8, 0, 0, 1e-12)}};
   const Estimate e = at(c, 8);
   EXPECT_NEAR(e.seconds, 14e-3, 1e-12);
   EXPECT_NEAR(e.low, 14e-3, 1e-12);
@@ -453,8 +413,7 @@ TEST(LineRate, NothingIsQuickerThanTheLine) {
 
 // f32 on 2 ranks at 1 ns a byte and f16 on 4 at 5: f32 on 3 and 4 ranks goes by the former alone.
 TEST(CostModel, TablesOf16BitDoNotPriceF32) {
-  doc::Cluster c;
-  c.collectives = {measured(2, 0, 0, 1e-9), measured(4, 0, 0, 5e-9)};
+  doc::Cluster c{.collectives = {measured(2, 0, 0, 1e-9), measured(4, 0, 0, 5e-9)}};
   c.collectives.back().dtype = DType::f16;
   const auto seconds = [&](int ranks, DType dtype) {
     return CostModel(c).collective(Collective::all_reduce, 8'000'000, ranks, dtype).seconds;
@@ -479,24 +438,19 @@ TEST(CostModelForms, TheHalvesOfAnAlgorithmTakeAsLongAsItself) {
 }
 
 TEST(CostModelForms, AnAlgorithmActsOnHalvesAndBetweenNodes) {
-  doc::Cluster flat;
-  flat.network = {1e9, 1e-3};
-  doc::Cluster nodes = flat;
-  nodes.ranks_per_node = 2;
-  nodes.node = doc::Link{100e9, 0};
+  const doc::Cluster one = flat(1e9, 1e-3);
+  doc::Cluster nodes = one;
+  nodes.ranks_per_node = 2, nodes.node = doc::Link{100e9, 0};
   const CostOptions halving{.all_reduce = "halving-doubling"};
   for (const Collective what : {Collective::reduce_scatter, Collective::all_gather})
-    EXPECT_NEAR(at(flat, 16, halving, what).seconds, 4e-3 + 7.5e-3,
-                1e-9);  // log2 16 steps, 15/16 S
+    EXPECT_NEAR(at(one, 16, halving, what).seconds, 4e-3 + 7.5e-3, 1e-9);  // log2 16 steps, 15/16 S
   // 8 nodes: 6 steps in place of 14.
   EXPECT_NEAR(at(nodes, 16).seconds - at(nodes, 16, halving).seconds, 8e-3, 1e-9);
 }
 
 TEST(HalfSums, CostWhatTheClusterSaysWhereNoTableOfTheTypeIs) {
   // Gloo on 2 ranks: half of the array is added, 1 ns a byte more than f32.
-  doc::Cluster c;
-  c.half_sum_s_per_byte = 1e-9;
-  c.collectives = {measured(2, 0, 0, 1e-9)};
+  doc::Cluster c{.collectives = {measured(2, 0, 0, 1e-9)}, .half_sum_s_per_byte = 1e-9};
   const auto seconds = [&](Collective what, DType dtype) {
     return CostModel(c).collective(what, 8'000'000, 2, dtype).seconds;
   };
@@ -510,9 +464,7 @@ TEST(HalfSums, CostWhatTheClusterSaysWhereNoTableOfTheTypeIs) {
 }
 
 TEST(SharedCores, MoreRanksThanCoresIsSaid) {
-  doc::Cluster c;
-  c.ranks = 2, c.cores = 2;
-  c.network.bandwidth_bytes_per_s = 1e9;
+  const doc::Cluster c{.ranks = 2, .network = {1e9}, .cores = 2};
   EXPECT_THAT(collective_times(c, Collective::all_reduce, {Bytes{8}}, {4}).notes,
               ElementsAre(HasSubstr("4 ranks share 2 cores")));
   EXPECT_THAT(collective_times(c, Collective::all_reduce, {Bytes{8}}, {2}).notes, IsEmpty());

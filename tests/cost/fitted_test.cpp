@@ -10,11 +10,9 @@ namespace {
 // 4 ranks. 10 us + 1 ns/B up to 1000 B, then 9 us + 2 ns/B: both give 11 us at the border.
 // Intervals 10 % and 20 %.
 doc::CollectiveCost two_segments() {
-  doc::CollectiveCost cost;
-  cost.ranks = 4;
-  cost.segments = {{100, 1000, 10e-6, 1e-9, 0.9, 1.1}, {1000, 10000, 9e-6, 2e-9, 0.8, 1.2}};
-  cost.samples = {{100, 10.1e-6}, {1000, 11e-6}, {10000, 29e-6}};
-  return cost;
+  return {.ranks = 4,
+          .segments = {{100, 1000, 10e-6, 1e-9, 0.9, 1.1}, {1000, 10000, 9e-6, 2e-9, 0.8, 1.2}},
+          .samples = {{100, 10.1e-6}, {1000, 11e-6}, {10000, 29e-6}}};
 }
 
 Estimate on_ranks(const doc::CollectiveCost& cost, double bytes, int ranks) {
@@ -45,10 +43,8 @@ TEST(Fitted, FarOutsideTheLowEndIsSmallButNeverZero) {
 }
 
 TEST(Fitted, NeverFallsFasterThanTheBytesBelowTheSmallestSizeAndNotToNothing) {
-  doc::CollectiveCost cost;
-  cost.ranks = 4;
   // A secant with alpha < 0: -5 us + 100 ns/B is 5 us at 100 B and negative at 25 B.
-  cost.segments = {{100, 1000, -5e-6, 100e-9, 0.9, 1.1}};
+  const doc::CollectiveCost cost{.ranks = 4, .segments = {{100, 1000, -5e-6, 100e-9, 0.9, 1.1}}};
   EXPECT_DOUBLE_EQ(evaluate(cost, 25).seconds, 5e-6 / 4);
   EXPECT_DOUBLE_EQ(evaluate(cost, 0).seconds, 5e-6 / 8);
 }
@@ -68,10 +64,10 @@ TEST(Fitted, MovesToOtherRankCountsByTheRingsLaw) {
 // Two nodes of 4, 1 GiB, as logs of GH200 nodes have them. At 162 GB/s of bus bandwidth no ring
 // through PCIe did it: nodes count. 2 (N - 1) / N is 1 on two nodes, 3/2 on 4, 31/16 on 32.
 TEST(Fitted, TablesQuickerThanARingThroughPcieGoByNodes) {
-  doc::CollectiveCost cost;
-  cost.ranks = 8, cost.ranks_per_node = 4;
-  cost.segments = {{1 << 20, 1ll << 32, 60e-6, 1 / 93e9, 0.99, 1.01}};
-  cost.samples = {{1 << 20, 71.3e-6}, {1ll << 32, 46.24e-3}};
+  doc::CollectiveCost cost{.ranks = 8,
+                           .segments = {{1 << 20, 1ll << 32, 60e-6, 1 / 93e9, 0.99, 1.01}},
+                           .samples = {{1 << 20, 71.3e-6}, {1ll << 32, 46.24e-3}},
+                           .ranks_per_node = 4};
   const double bytes = 1ll << 30, bulk = bytes / 93e9;
   EXPECT_NEAR(on_ranks(cost, bytes, 16).seconds, 60e-6 * 3 / 2 + 1.5 * bulk, 1e-9);
   EXPECT_NEAR(on_ranks(cost, bytes, 128).seconds, 60e-6 * 6 / 2 + 1.9375 * bulk, 1e-9);
@@ -101,11 +97,11 @@ TEST(Fitted, ABroadcastPassesATreeOfRanks) {
 
 // 4 ranks, two levels: 10 us and 2 ns/B up to 1000 B, then 1 ns/B, as of arrays cut in chunks.
 TEST(Fitted, ABroadcastOnFewerRanksHasFewerLevelsButAPassAtLeast) {
-  doc::CollectiveCost cost;
-  cost.collective = Collective::broadcast;
-  cost.ranks = 4;
-  cost.segments = {{100, 1000, 10e-6, 2e-9, 0.9, 1.1}, {1000, 100000, 11e-6, 1e-9, 0.9, 1.1}};
-  cost.samples = {{100, 10.2e-6}, {1000, 12e-6}, {100000, 111e-6}};
+  const doc::CollectiveCost cost{
+      .collective = Collective::broadcast,
+      .ranks = 4,
+      .segments = {{100, 1000, 10e-6, 2e-9, 0.9, 1.1}, {1000, 100000, 11e-6, 1e-9, 0.9, 1.1}},
+      .samples = {{100, 10.2e-6}, {1000, 12e-6}, {100000, 111e-6}}};
   EXPECT_NEAR(on_ranks(cost, 1000, 2).seconds, 5e-6 + 1e-6, 1e-7);      // half of both
   EXPECT_NEAR(on_ranks(cost, 100000, 2).seconds, 5e-6 + 100e-6, 1e-6);  // one pass
   EXPECT_NEAR(on_ranks(cost, 1e6, 2).seconds, 5e-6 + 1e-3, 1e-6);       // beyond the table
@@ -116,9 +112,9 @@ TEST(Fitted, ABroadcastOnFewerRanksHasFewerLevelsButAPassAtLeast) {
 
 // 2 ranks: 8 us up to 32 KiB, by another schedule than the ring's 220 us + 1 ns/B above.
 TEST(Fitted, EachRegimeHasAStartUpOfItsOwn) {
-  doc::CollectiveCost cost;
-  cost.ranks = 2;
-  cost.segments = {{0, 32768, 8e-6, 0, 0.9, 1.1}, {32768, 1 << 30, 220e-6, 1e-9, 0.9, 1.1}};
+  doc::CollectiveCost cost{
+      .ranks = 2,
+      .segments = {{0, 32768, 8e-6, 0, 0.9, 1.1}, {32768, 1 << 30, 220e-6, 1e-9, 0.9, 1.1}}};
   EXPECT_NEAR(on_ranks(cost, 32768, 64).seconds, 63 * 8e-6, 1e-12);
   // 63 times the message steps, 2 * 63 / 64 the bytes per link.
   EXPECT_NEAR(on_ranks(cost, 247000, 64).seconds, 63 * 220e-6 + 247e-6 * 126 / 64, 1e-9);

@@ -2,15 +2,20 @@
 #include "linerate/calibrate/probe.hpp"
 
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <atomic>
 #include <cmath>
 #include <ctime>
+#include <string>
+#include <vector>
 
 #include "faults/interposed_communicator.hpp"
 #include "linerate/calibrate/contention_probe.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/cost/fitted.hpp"
+#include "linerate/doc/validate.hpp"
 
 namespace linerate::calibrate {
 namespace {
@@ -198,6 +203,164 @@ TEST(ProbeCluster, OneRankHasNoNetwork) {
 TEST(EmulatedTraining, EndsItsThreads) {
   EmulatedTraining load(3);
   for (int i = 0; i < 3; ++i) load.run_slice();
+}
+
+// ---- the probe before the first planned step ----
+
+constexpr std::int64_t kBytes = 1 << 20;
+
+doc::Cluster probed(Communicator& comm, const std::vector<Collective>& kinds) {
+  CallTrain train(comm, kBytes);
+  return quick_probe(comm, train, kBytes, kinds);
+}
+
+TEST(QuickProbe, GivesATableForEachKindTheSameOnEveryRank) {
+  const std::vector<Collective> kinds = {Collective::reduce_scatter, Collective::all_gather,
+                                         Collective::all_reduce, Collective::all_to_all};
+  std::vector<std::string> seen(3);
+  run_ranks(3, [&](Communicator& comm) {
+    const doc::Cluster cluster = probed(comm, kinds);
+    EXPECT_EQ(cluster.ranks, 3);
+    ASSERT_EQ(cluster.collectives.size(), kinds.size());
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+      const doc::CollectiveCost& cost = cluster.collectives[k];
+      EXPECT_EQ(cost.collective, kinds[k]);
+      EXPECT_EQ(cost.ranks, 3);
+      ASSERT_FALSE(cost.samples.empty());
+      EXPECT_LE(cost.samples.back().bytes, kBytes + 12);
+      for (const doc::CostSample& s : cost.samples) {
+        EXPECT_EQ(static_cast<std::int64_t>(s.bytes) % 12, 0);  // 3 ranks, 4 bytes
+        EXPECT_GT(s.seconds, 0);
+        EXPECT_NEAR(cost::evaluate(cost, s.bytes).seconds, s.seconds, 1e-6 * s.seconds);
+      }
+    }
+    seen[static_cast<std::size_t>(comm.rank())] = to_json(cluster);
+  });
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_EQ(seen[0], seen[2]);
+}
+
+TEST(QuickProbe, RefusesNoKindAndOneThatNobodyTimes) {
+  run_ranks(1, [](Communicator& comm) {
+    EXPECT_THROW(probed(comm, {}), UsageError);
+    EXPECT_THROW(probed(comm, {Collective::barrier}), UsageError);
+  });
+}
+
+/// Whatever was timed, planning takes the Cluster: no line falls below zero, and all go through the
+/// samples.
+TEST(QuickProbe, NoSegmentHasANegativeTime) {
+  const std::vector<std::vector<doc::CostSample>> tables = {
+      {{4096, 1e-6, 0, 0}, {16384, 9e-6, 0, 0}, {65536, 2e-5, 0, 0}},  // falls to -1.7 us at 0
+      {{4096, 1e-5, 0, 0}, {16384, 1e-5, 0, 0}},
+      {{4096, 1e-5, 0, 0}, {16384, 2e-5, 0, 0}, {65536, 1e-4, 0, 0}},
+      {{4096, 0.3, 0, 0}}};
+  for (const std::vector<doc::CostSample>& samples : tables) {
+    doc::CollectiveCost cost;
+    cost.collective = Collective::all_reduce, cost.ranks = 2;
+    cost.samples = samples, cost.segments = segments_between(samples);
+    doc::Cluster cluster;
+    cluster.ranks = 2, cluster.collectives = {cost};
+    EXPECT_NO_THROW(doc::validate(cluster));
+    for (const doc::CostSample& s : samples)
+      EXPECT_NEAR(cost::evaluate(cost, s.bytes).seconds, s.seconds, 1e-9 * s.seconds);
+    EXPECT_LE(cost::evaluate(cost, 2048).seconds, samples[0].seconds);
+  }
+}
+
+/// 1 ms a MB and 0.1 ms to start; the 4 MB call was timed 3 % too long.
+TEST(QuickProbe, NoiseOfASampleIsNoReasonToMergeCalls) {
+  std::vector<doc::CostSample> samples;
+  for (const double mb : {0.1, 1.0, 4.0, 16.0})
+    samples.push_back({mb * 1e6, 1e-4 + mb * 1e-3 * (mb == 4.0 ? 1.03 : 1), 0, 0});
+  EXPECT_GT(4 * samples[2].seconds - samples[3].seconds, 4e-4);
+  bound_start_ups(samples);
+  for (std::size_t i = 1; i < samples.size(); ++i) {
+    const double parts = samples[i].bytes / samples[i - 1].bytes;
+    EXPECT_LE(parts * samples[i - 1].seconds - samples[i].seconds,
+              (parts - 1) * samples[0].seconds * (1 + 1e-9))
+        << i;
+  }
+  EXPECT_DOUBLE_EQ(samples[3].seconds, 1e-4 + 16e-3);
+  EXPECT_NEAR(samples[1].seconds, 1.1e-3, 1e-9);  // what was right stays
+}
+
+// ---- what was measured on a device becomes costs of a Cluster ----
+
+/// 20 us and 1 ns a byte, 10 us and 2 ns a byte.
+CodecSamples linear_codec(const std::string& name) {
+  CodecSamples samples{name, {}, {}};
+  for (const double bytes : {1e4, 1e5, 1e6, 1e7}) {
+    samples.encode.push_back({.bytes = bytes, .seconds = 20e-6 + 1e-9 * bytes});
+    samples.decode.push_back({.bytes = bytes, .seconds = 10e-6 + 2e-9 * bytes});
+  }
+  return samples;
+}
+
+doc::Cluster cluster_of_processors() {
+  doc::Cluster cluster;
+  cluster.network = {1e9, 1e-5};
+  cluster.codecs = {{"fp16", 7, 1, 7, 1}, {"other", 1, 1, 1, 1}};
+  cluster.cores = 8;
+  return cluster;
+}
+
+TEST(DeviceSamples, AreFittedAndStandWhereThoseOfProcessorsDid) {
+  doc::Cluster cluster = cluster_of_processors();
+  add_device_samples(cluster, {.device = "cuda", .codecs = {linear_codec("fp16")}});
+  ASSERT_EQ(cluster.codecs.size(), 2u);
+  EXPECT_EQ(cluster.codecs[0].name, "other");
+  EXPECT_EQ(cluster.codecs[0].device, "");
+  const doc::CodecCost& cost = cluster.codecs[1];
+  EXPECT_EQ(cost.name, "fp16");
+  EXPECT_EQ(cost.device, "cuda");
+  EXPECT_TRUE(cost.is_own());
+  EXPECT_NEAR(cost.encode_tensor_s, 20e-6, 1e-9);
+  EXPECT_NEAR(cost.encode_bytes_per_s, 1e9, 1e5);
+  EXPECT_NEAR(cost.decode_tensor_s, 10e-6, 1e-9);
+  EXPECT_NEAR(cost.decode_bytes_per_s, 5e8, 1e5);
+  EXPECT_FALSE(cluster.second_order.has_value());
+  EXPECT_EQ(doc::cluster_from_json(doc::to_json(cluster), "c").codecs[1].device, "cuda");
+}
+
+/// The code for devices on processors is still theirs.
+TEST(DeviceSamples, OfAnAcceleratorShareNoCores) {
+  doc::Cluster cluster = cluster_of_processors();
+  add_device_samples(cluster, {.device = "cpu"});
+  EXPECT_EQ(cluster.cores, 8);
+  add_device_samples(cluster, {.device = "xpu"});
+  EXPECT_FALSE(cluster.cores.has_value());
+}
+
+TEST(DeviceSamples, OfKfacNameTheirDeviceAndKeepBatches) {
+  doc::Cluster cluster = cluster_of_processors();
+  doc::SecondOrderSamples samples;
+  samples.inverses = {{64, 1e-4}, {256, 5e-4}};
+  samples.factors = {{.flops = 1e9, .inputs = 1e5, .elements = 1e4, .seconds = 1e-3}};
+  samples.directions = {{.flops = 1e8, .seconds = 1e-4}};
+  samples.batches = {{64, 4, 4e-4, 1.1e-4}, {256, 4, 2e-3, 1.8e-3}};
+  add_device_samples(cluster, {.device = "cuda", .second_order = samples});
+  const doc::Cluster read = doc::cluster_from_json(doc::to_json(cluster), "c");
+  ASSERT_TRUE(read.second_order.has_value());
+  EXPECT_EQ(read.second_order->device, "cuda");
+  EXPECT_EQ(read.second_order->inverses.size(), 2u);
+  ASSERT_EQ(read.second_order->batches.size(), 2u);
+  EXPECT_EQ(read.second_order->batches[1].dim, 256);
+  EXPECT_EQ(read.second_order->batches[1].count, 4);
+  EXPECT_EQ(read.second_order->batches[1].together_s, 1.8e-3);
+}
+
+/// So do its devices go to them in turn.
+TEST(DeviceSamples, AreOfTheRanksOfAMachineInOrder) {
+  comm::run_ranks(3, [](comm::Communicator& communicator) {
+    EXPECT_EQ(rank_on_machine(communicator), communicator.rank());
+  });
+}
+
+TEST(DeviceSamples, OfACodecThatCompressesNothingAreRefused) {
+  doc::Cluster cluster;
+  EXPECT_THROW(add_device_samples(cluster, {.device = "cuda", .codecs = {{"topk", {}, {}}}}),
+               UsageError);
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "linerate/trace/to_workload.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include <cmath>
 
 #include "linerate/core/bucket_limits.hpp"
 #include "linerate/explain/explanation.hpp"
@@ -12,6 +15,8 @@
 namespace linerate::trace {
 namespace {
 
+using doc::OtherCollective;
+using doc::StepPlace;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -299,6 +304,249 @@ TEST(RecordedWorkload, TwoThreadsOfGlooAreMatchedInTheOrderOfIssue) {
   // Two broadcasts, two sums of metrics and a bucket in each of four steps, all of both ranks.
   EXPECT_EQ(b.collectives.size(), 4u * 5);
   EXPECT_TRUE(b.buckets && b.buckets->matches_rule);
+}
+
+// ---- buckets ----
+
+constexpr long kMiB = 1 << 18;  // elements of it
+
+/// A job of two ranks whose backward passes make these gradients ready (elements) and exchange
+/// these buckets, with a flag for each of `parameters` behind them.
+Job job_with(const std::vector<long>& gradients, const std::vector<long>& buckets,
+             long parameters) {
+  const Events events = in_steps(3, 4000, [&](int, double at) {
+    Events of_step = {op("aten::linear", at, 90), optimizer_step(at + 3000)};
+    double b = at + 115;  // while backward goes on
+    for (std::size_t g = 0; g < gradients.size(); ++g)
+      of_step.push_back(gradient(gradients[g], at + 110 + 100 * static_cast<double>(g)));
+    for (const long elements : buckets) {
+      of_step.push_back(gloo_all_reduce(elements, b, b + 5, 50));
+      b += 60;
+    }
+    if (parameters > 0) of_step.push_back(gloo_all_reduce(parameters, b, b + 5, 50, "int"));
+    return of_step;
+  });
+  return gloo_job(2, events);
+}
+BucketPlan plan_of(const std::vector<long>& gradients, const std::vector<long>& buckets,
+                   long parameters) {
+  return check_buckets(job_with(gradients, buckets, parameters)).value();
+}
+
+TEST(BucketRule, FlagsOfEachParameterSayThatTheSmallBucketIsTheLastOne) {
+  // As registered 1, 2 | 2, 2 MiB, cut from the front at 1 MiB and at the end.
+  const std::vector<long> gradients = {2 * kMiB, 2 * kMiB, 2 * kMiB, kMiB};
+  const BucketPlan unused = plan_of(gradients, {6 * kMiB, kMiB}, 4);
+  EXPECT_EQ(unused.strategy, "ddp(small=last)");
+  EXPECT_TRUE(unused.matches_rule);
+  EXPECT_THAT(unused.bytes, ElementsAre(24 * kMiB, 4 * kMiB));
+  EXPECT_THAT(unused.verdict, HasSubstr("find_unused_parameters"));
+  // A cap, for all buckets alike: 1 + 2 and 2 + 2 MiB reach 3.
+  EXPECT_EQ(plan_of(gradients, {4 * kMiB, 3 * kMiB}, 4).strategy,
+            "ddp(bucket_cap_mb=3, small=last)");
+  // The same buckets without flags are of limits in ready order, where such exist.
+  EXPECT_EQ(plan_of(gradients, {6 * kMiB, kMiB}, 0).strategy, "ddp(bucket_cap_mb=5)");
+}
+
+TEST(BucketRule, FlagsAreNoGradients) {
+  const Breakdown b = break_down(job_with({3, 2}, {5}, 2));
+  EXPECT_EQ(b.collective_bytes, 3 * (20 + 8));
+  EXPECT_EQ(b.gradient_bytes, 3 * 20);
+}
+
+TEST(BucketRule, ParametersWithoutAGradientAreCountedAndTheirPlaceIsTried) {
+  // Two of six parameters, of half a MiB together, wherever they are registered.
+  const std::vector<long> gradients = {2 * kMiB, 2 * kMiB, 2 * kMiB, kMiB};
+  const BucketPlan plan = plan_of(gradients, {6 * kMiB + kMiB / 2, kMiB}, 6);
+  EXPECT_EQ(plan.strategy, "ddp(small=last)");
+  EXPECT_THAT(plan.verdict, HasSubstr("2 of 6 parameters got no gradient, and 524288 bytes"));
+  // Buckets that no limit cuts: 3 + 3 MiB in one, then 1 alone.
+  const BucketPlan none = plan_of({2 * kMiB, kMiB, 3 * kMiB, 3 * kMiB, kMiB},
+                                  {2 * kMiB, kMiB, 6 * kMiB + kMiB / 2, kMiB}, 7);
+  EXPECT_EQ(none.strategy, "");
+  EXPECT_THAT(none.verdict, HasSubstr("its limits are not known"));
+  EXPECT_THAT(none.verdict, HasSubstr("2 of 7 parameters"));
+}
+
+TEST(BucketRule, WhatIsSentBehindTheOptimizerIsNoGradient) {
+  // Every second step averages the 1500 parameters: behind the optimizer, or, as a gradient's
+  // exchange would be, before it.
+  const auto job = [](double called) {
+    return gloo_job(2, in_steps(6, 1000, [called](int s, double at) {
+                      Events events = {op("aten::linear", at, 90), gradient(1000, at + 110),
+                                       gradient(500, at + 210), optimizer_step(at + 300)};
+                      if (s % 2 == 1)
+                        events.push_back(gloo_all_reduce(1500, at + called, at + called + 5, 50));
+                      return events;
+                    }));
+  };
+  const Job averaged = job(320);
+  EXPECT_FALSE(check_buckets(averaged));
+  EXPECT_EQ(import_job(averaged).workload.current, "");
+  EXPECT_EQ(break_down(averaged).collective_bytes, 3 * 6000);
+  EXPECT_EQ(break_down(averaged).gradient_bytes, std::nullopt);
+  EXPECT_EQ(import_job(job(220)).workload.current, "ddp");
+  EXPECT_EQ(import_job(job(303)).workload.current, "ddp");  // asked for by the optimizer's step
+}
+
+TEST(BucketRule, WhatTheForwardPassSendsIsNoGradientEither) {
+  // Statistics of a norm layer, 8 floats, in front of a bucket of 1000.
+  const Breakdown b = break_down(gloo_job(
+      2, in_steps(3, 1000, [](int, double at) {
+        return Events{op("aten::batch_norm", at, 90), gloo_all_reduce(8, at + 20, at + 25, 5),
+                      gradient(1000, at + 110), gloo_all_reduce(1000, at + 120, at + 125, 50),
+                      optimizer_step(at + 300)};
+      })));
+  EXPECT_EQ(b.gradient_bytes, 3 * 4000);
+  EXPECT_EQ(b.collective_bytes, 3 * 4032);
+}
+
+// ---- what a job sends besides gradients stands in its Workload, where it ran ----
+
+constexpr long kFloats = 300'000;  // of each of three gradients
+
+std::string gloo(const char* name, long elements, double ts, double dur) {
+  return host_event("user_annotation", fmt::format("gloo:{}", name), ts, dur, floats(elements), 50);
+}
+
+/// Eight steps of three layers on two ranks: 300 us forward each, 200 us backward, each gradient
+/// sent while the next layer computes.
+struct MadeJob {
+  bool statistics = false;     // a gather in forward and a sum in backward, 100 us, of each layer
+  int parameters_every = 0;    // broadcasts of all gradients' bytes after the update; 0: none
+  bool metrics = false;        // a sum of three numbers and a barrier before the update, 60 us each
+  bool buffers = false;        // a broadcast of 64 floats before forward
+  bool shapes = true;          // gradients are recorded
+  bool in_background = false;  // statistics travel while the layers compute
+
+  Events events() const {
+    Events all;
+    double t = 1000;
+    const auto sent = [&](const char* name, long elements, double dur) {
+      all.push_back(gloo(name, elements, t, dur));
+      if (!in_background) t += dur;
+    };
+    const auto work = [&](const char* name, double dur) {
+      all.push_back(op(name, t, dur));
+      t += dur;
+    };
+    for (int i = 0; i < 8; ++i) {
+      const double begin = t;
+      work("aten::select", 5);
+      if (buffers) sent("broadcast", 64, 50);
+      for (int l = 0; l < 3; ++l) {
+        work("aten::addmm", 300);
+        if (statistics) sent("all_gather", 257, 100);
+      }
+      work("aten::mse_loss", 100);
+      double network = 0;
+      for (int l = 0; l < 3; ++l) {
+        all.push_back(op("aten::mm", t + 1, 198));
+        work("autograd::engine::evaluate_function: NormBackward0", 200);
+        if (statistics) sent("all_reduce", 512, 100);
+        if (shapes) all.push_back(gradient(kFloats, t + 5));
+        t += 10;
+        network = std::max(t, network);
+        all.push_back(gloo("all_reduce", kFloats, network, 150));
+        network += 150;
+      }
+      t = network;
+      if (metrics) sent("all_reduce", 3, 60), sent("barrier", 1, 60);
+      all.push_back(optimizer_step(t));
+      work("aten::add_", 10);
+      if (parameters_every > 0 && (i + 1) % parameters_every == 0)
+        for (int l = 0; l < 3; ++l) sent("broadcast", kFloats, 120);
+      all.push_back(step(i, begin, t - begin));
+      t += 20;
+    }
+    return all;
+  }
+};
+
+ImportedJob imported(const MadeJob& made) { return import_job(gloo_job(2, made.events())); }
+
+/// "all-gather 1028 each, forward 300 us": to 50 us.
+std::vector<std::string> in_words(const doc::Workload& w) {
+  std::vector<std::string> all;
+  for (const OtherCollective& o : w.other_collectives)
+    all.push_back(fmt::format("{} {}{}, {} {:g} us{}", name_of(o.collective), o.bytes,
+                              o.per_rank ? " each" : "", name_of(o.place),
+                              50 * std::round(o.at_s * 1e6 / 50),
+                              o.every > 1 ? fmt::format(", every {}", o.every) : ""));
+  return all;
+}
+
+const std::vector<std::string> kStatistics = {
+    "all-gather 1028 each, forward 300 us", "all-gather 1028 each, forward 600 us",
+    "all-gather 1028 each, forward 900 us", "all-reduce 2048, backward 200 us",
+    "all-reduce 2048, backward 400 us",     "all-reduce 2048, backward 600 us"};
+const std::vector<std::string> kParameters(3, "broadcast 1200000, update 0 us");
+
+TEST(OtherTraffic, OfPassesAndOfParametersStandsInTheWorkload) {
+  EXPECT_THAT(in_words(imported({}).workload), IsEmpty());
+  EXPECT_EQ(imported({}).note_with("not of gradients"), "");
+
+  const ImportedJob statistics = imported({.statistics = true});
+  EXPECT_EQ(in_words(statistics.workload), kStatistics);
+  EXPECT_THAT(statistics.note_with("not of gradients"),
+              HasSubstr("in the Workload as other_collectives: 3 all-reduces and 3 all-gathers a "
+                        "step, for which the computation waits 600 us"));
+  EXPECT_EQ(statistics.workload.buffer_bytes, 0);
+
+  const ImportedJob parameters = imported({.parameters_every = 1});
+  EXPECT_EQ(in_words(parameters.workload), kParameters);
+  EXPECT_EQ(parameters.workload.buffer_bytes, 0);
+
+  const ImportedJob buffers = imported({.buffers = true});
+  EXPECT_THAT(in_words(buffers.workload), ElementsAre("broadcast 256, forward 0 us"));
+  EXPECT_EQ(buffers.workload.buffer_bytes, 256);
+}
+
+TEST(OtherTraffic, ChangesNeitherTheGradientsNorTheTimeAlone) {
+  const doc::Workload plain = imported({}).workload;
+  const doc::Workload all =
+      imported({.statistics = true, .parameters_every = 1, .metrics = true, .buffers = true})
+          .workload;
+  EXPECT_NEAR(all.step_s.value(), plain.step_s.value(), 30e-6);
+  EXPECT_NEAR(all.backward_s, plain.backward_s, 30e-6);
+  EXPECT_NEAR(all.forward_s.value(), plain.forward_s.value(), 30e-6);
+  EXPECT_EQ(all.gradient_bytes(), plain.gradient_bytes());
+  for (std::size_t i = 0; i < plain.gradients.size(); ++i)
+    EXPECT_NEAR(all.gradients[i].ready_s, plain.gradients[i].ready_s, 30e-6) << i;
+  EXPECT_EQ(all.current, plain.current);
+}
+
+TEST(OtherTraffic, OfAnotherKindIsCountedAndTimed) {
+  const ImportedJob metrics = imported({.metrics = true});
+  EXPECT_THAT(in_words(metrics.workload), IsEmpty());
+  EXPECT_EQ(metrics.note_with("in no prediction"),
+            "collectives that are not of gradients, and in no prediction: 1 all-reduce and 1 "
+            "barrier a step, "
+            "exposed for 120 us");
+  // Nothing waits for it.
+  const ImportedJob background = imported({.statistics = true, .in_background = true});
+  EXPECT_THAT(in_words(background.workload), IsEmpty());
+  EXPECT_THAT(background.note_with("in no prediction"),
+              HasSubstr("3 all-reduces and 3 all-gathers a step, exposed for"));
+}
+
+TEST(OtherTraffic, OnceInSeveralStepsSaysSo) {
+  const ImportedJob job = imported({.parameters_every = 2});
+  EXPECT_EQ(in_words(job.workload),
+            std::vector<std::string>(3, "broadcast 1200000, update 0 us, every 2"));
+}
+
+/// Without the gradients their buckets stand for them. Sums of statistics are none: backward waits
+/// for them, and goes on.
+TEST(OtherTraffic, IsToldFromBucketsWhereNoGradientIsRecorded) {
+  const doc::Workload w = imported({.statistics = true, .shapes = false}).workload;
+  ASSERT_EQ(w.gradients.size(), 3u);
+  EXPECT_EQ(w.gradient_bytes(), 3 * 4 * kFloats);
+  std::vector<std::string> kinds;
+  for (const OtherCollective& o : w.other_collectives)
+    kinds.push_back(fmt::format("{} {}", name_of(o.collective), o.bytes));
+  EXPECT_THAT(kinds, ElementsAre("all-gather 1028", "all-gather 1028", "all-gather 1028",
+                                 "all-reduce 2048", "all-reduce 2048", "all-reduce 2048"));
 }
 
 }  // namespace

@@ -105,16 +105,14 @@ TEST(Advise, ACodecWithoutStepsToTargetIsNotRankedHoweverFast) {
   EXPECT_THAT(codec->reason, AllOf(HasSubstr("not ranked"), HasSubstr("x the steps of ")));
 }
 
-TEST(Advise, OnASlowNetworkACheapCodecWinsOnceItsStepsAreKnown) {
+TEST(Advise, OnASlowNetworkACheapCodecWinsOnceItsStepsAreKnownAndFew) {
   const doc::Advice a = advised(cluster(1), with_codec({"codec(ratio=32)=1.5[1.4,1.6]"}));
   EXPECT_EQ(a.verdict, doc::AdviceVerdict::change);
   EXPECT_THAT(a.best, HasSubstr("codec"));
   const doc::Candidate& best = a.candidates.front();
   EXPECT_DOUBLE_EQ(best.target_s->value, 1.5 * best.step_s->value);
   EXPECT_DOUBLE_EQ(*best.target_s->high, 1.6 * best.step_s->value);
-}
-
-TEST(Advise, ACodecThatTakesTooManyStepsLoses) {
+  // Of one that takes too many nothing is left.
   EXPECT_THAT(advised(cluster(1), with_codec({"codec=1000"})).best, Not(HasSubstr("codec")));
 }
 
@@ -146,13 +144,10 @@ TEST(Verdict, OfACandidateAgainstTheOneInUse) {
     EXPECT_EQ(verdict_of(c.current, c.best, c.least_gain), c.verdict) << c.claim;
 }
 
-TEST(Verdict, ComparesIntervalsOfSharedCostsEndByEnd) {
+TEST(Verdict, ComparesIntervalsOfSharedCostsEndByEndAndStepsToTargetAreNone) {
   const doc::Bounded ratio = over(candidate(146, 120, 273), candidate(168, 139, 331));
   EXPECT_DOUBLE_EQ(*ratio.low, 273.0 / 331);
   EXPECT_DOUBLE_EQ(*ratio.high, 146.0 / 168);
-}
-
-TEST(Verdict, StepsToTargetAreNoSharedCost) {
   doc::Candidate compressed = candidate(50, 45, 55);
   compressed.steps_to_target = doc::Bounded{1.5, 1.2, 2.5};
   compressed.target_s = doc::Bounded{75, 54, 137.5};
@@ -209,9 +204,7 @@ TEST(Advise, WhatDoesNotFitIsOut) {
   EXPECT_THAT(codec->reason, HasSubstr("out"));
   options.memory_bytes = 1e6;  // not even the gradients
   EXPECT_THROW(advised(cluster(1), options), UsageError);
-}
-
-TEST(Advise, TheClustersMemoryCountsWhereNoneIsGiven) {
+  // The Cluster's counts where none is given.
   doc::Cluster c = cluster(1);
   c.memory_bytes = 150e6;
   EXPECT_NE(codec_of(advised(c, with_codec()), doc::Standing::does_not_fit), nullptr);
@@ -334,6 +327,9 @@ TEST(Advise, WaitingForALateRankIsSaidToBeWhatIsExposed) {
   c.start_delay_s = 1e-3;
   EXPECT_THAT(find(advised(c), "ddp").reason,
               HasSubstr("exposed with waits for late ranks and the delay before collectives."));
+  // All communication is behind backward, and one rank is as fast as the other: none is late.
+  for (const doc::Candidate& even : advised(cluster(1)).candidates)
+    EXPECT_THAT(even.reason, Not(HasSubstr("late ranks"))) << even.strategy;
 }
 
 TEST(Advise, PerfectOverlapHidesNothingBehindLessThanTheSlowestRank) {
@@ -418,6 +414,9 @@ TEST(Advise, ACodecIsTriedBehindEveryExchange) {
   for (const char* exchange : {"ddp", "bulk", "horovod", "optimal", "dear"})
     EXPECT_NO_THROW(
         find(a, std::string(exchange) + "+codec(ratio=32, encode=100GB/s, decode=100GB/s)"));
+  // Settings of one exchange are one family.
+  EXPECT_EQ(find(a, "ddp(bucket=5MiB)").family, "ddp");
+  EXPECT_EQ(find(a, "ddp(wire=fp16)").family, "ddp(wire=fp16)");
 }
 
 TEST(Advise, SaysWhatWasNotMeasured) {
@@ -494,12 +493,10 @@ TEST(Advise, WhatIsInUseMayChangeConvergenceByAnUnknownFactor) {
   EXPECT_EQ(find(a, "bulk(wire=bf16)").standing, doc::Standing::unranked);
 }
 
-TEST(Advise, AnUnknownStrategyAndAWorkloadWithoutGradientsAreRefused) {
+TEST(Advise, RefusesUnknownStrategiesWorkloadsWithoutGradientsAndStepsOfNoLength) {
   EXPECT_THROW(advised(cluster(10), in_use("teleport")), UsageError);
   EXPECT_THROW(static_cast<void>(advise(doc::Workload{}, cluster(10), {})), InputError);
-}
-
-TEST(Advise, AStepOfNoLengthIsRefusedAndHasNoScalingFactor) {
+  // Such a step has no scaling factor.
   doc::Workload w = workload();
   w.gradients.resize(1);
   w.gradients[0].ready_s = 0;
@@ -524,12 +521,6 @@ TEST(Advise, ACastTheClusterKnowsIsTriedAsTheWireItIs) {
   EXPECT_EQ(codec_of(a, doc::Standing::unranked), nullptr);
 }
 
-TEST(Advise, SettingsOfOneExchangeAreOneFamily) {
-  const doc::Advice a = advised(cluster(1), with_codec());
-  EXPECT_EQ(find(a, "ddp(bucket=5MiB)").family, "ddp");
-  EXPECT_EQ(find(a, "ddp(wire=fp16)").family, "ddp(wire=fp16)");
-}
-
 TEST(Advise, AnAdviceOfBeforeReadsAsIfEverythingTrained) {
   const doc::Advice a = doc::advice_from_json(
       R"json({"document": "advice", "schema": 1, "workload": "w", "cluster": "c", "ranks": 2,
@@ -540,12 +531,6 @@ TEST(Advise, AnAdviceOfBeforeReadsAsIfEverythingTrained) {
       "a.json");
   EXPECT_TRUE(a.candidates.front().trains);
   EXPECT_EQ(a.candidates.front().family, "ddp");
-}
-
-TEST(Advise, EqualTimesAreNotCalledLateRanks) {
-  // All communication is behind backward, and one rank is as fast as the other.
-  for (const doc::Candidate& c : advised(cluster(1)).candidates)
-    EXPECT_THAT(c.reason, Not(HasSubstr("late ranks"))) << c.strategy;
 }
 
 TEST(Memory, IsThatOfBucketsPayloadsAndWhatACodecKeeps) {

@@ -43,24 +43,21 @@ TEST(StepsToTarget, RefusesWhatIsNoRatio) {
     EXPECT_THROW(static_cast<void>(parse_steps_to_target(text)), UsageError) << text;
 }
 
-TEST(StepsToTarget, AKeySpeaksForEveryStrategyWithItsOptions) {
-  const std::vector<StepsToTarget> known = {parse_steps_to_target("codec(ratio=8)=1.1")};
-  const auto knows = [&](const char* text) {
-    return find_steps(known, doc::parse_strategy(text)) != nullptr;
+TEST(StepsToTarget, AKeySpeaksForEveryStrategyWithItsOptionsAndTheOneWithMostWins) {
+  const auto ratio_of = [](const char* strategy, const std::vector<const char*>& keys) {
+    std::vector<StepsToTarget> known;
+    for (const char* key : keys) known.push_back(parse_steps_to_target(key));
+    const StepsToTarget* found = find_steps(known, doc::parse_strategy(strategy));
+    return found == nullptr ? 0 : found->ratio.value;
   };
-  EXPECT_TRUE(knows("ddp+codec(ratio=8, encode=10GB/s)"));
-  EXPECT_TRUE(knows("optimal+codec(ratio=8)"));
-  EXPECT_FALSE(knows("ddp+codec(ratio=16)"));
-  EXPECT_FALSE(knows("ddp"));
-}
-
-TEST(StepsToTarget, TheKeyWithMostOptionsWins) {
-  const std::vector<StepsToTarget> known = {parse_steps_to_target("codec=2"),
-                                            parse_steps_to_target("codec(ratio=8)=3"),
-                                            parse_steps_to_target("dear+codec(ratio=8)=4")};
-  EXPECT_EQ(find_steps(known, doc::parse_strategy("ddp+codec(ratio=8)"))->ratio.value, 3);
-  EXPECT_EQ(find_steps(known, doc::parse_strategy("dear+codec(ratio=8)"))->ratio.value, 4);
-  EXPECT_EQ(find_steps(known, doc::parse_strategy("ddp+codec(ratio=4)"))->ratio.value, 2);
+  EXPECT_EQ(ratio_of("ddp+codec(ratio=8, encode=10GB/s)", {"codec(ratio=8)=1.1"}), 1.1);
+  EXPECT_EQ(ratio_of("optimal+codec(ratio=8)", {"codec(ratio=8)=1.1"}), 1.1);
+  EXPECT_EQ(ratio_of("ddp+codec(ratio=16)", {"codec(ratio=8)=1.1"}), 0);
+  EXPECT_EQ(ratio_of("ddp", {"codec(ratio=8)=1.1"}), 0);
+  const std::vector<const char*> keys = {"codec=2", "codec(ratio=8)=3", "dear+codec(ratio=8)=4"};
+  EXPECT_EQ(ratio_of("ddp+codec(ratio=8)", keys), 3);
+  EXPECT_EQ(ratio_of("dear+codec(ratio=8)", keys), 4);
+  EXPECT_EQ(ratio_of("ddp+codec(ratio=4)", keys), 2);
 }
 
 TEST(StepsToTarget, MeasuredRunsGiveTheRatioOfMediansAndTheExtremePairs) {
@@ -84,9 +81,7 @@ TEST(StepsToTarget, OneRunOfEachHasNoIntervalAndANarrowWireIsNoUncompressedRun) 
     EXPECT_DOUBLE_EQ(known[0].ratio.value, 1.1) << strategy;
     EXPECT_FALSE(known[0].ratio.low || known[0].ratio.high) << strategy;
   }
-}
-
-TEST(StepsToTarget, ARunThatNeverArrivedIsCounted) {
+  // One that never arrived is counted.
   EXPECT_EQ(from_runs({{"ddp", "100"}, {"ddp+codec(ratio=8)", "null"}}).at(0).missed, 1);
 }
 

@@ -25,23 +25,17 @@ TEST(CodecProbe, TimesEveryCompressor) {
     EXPECT_GT(cost.encode_tensor_s + cost.encode_bytes_per_s, 0) << cost.name;
     EXPECT_GT(cost.decode_tensor_s + cost.decode_bytes_per_s, 0) << cost.name;
   }
+  // With its options.
+  EXPECT_EQ(probe_codec(parse_compressor("topk(density=0.1)"), kQuick).name, "topk(density=0.1)");
 }
 
-TEST(CodecProbe, KeepsOptionsInItsName) {
-  const doc::Component component = parse_compressor("topk(density=0.1)");
-  EXPECT_EQ(probe_codec(component, kQuick).name, "topk(density=0.1)");
-}
-
-TEST(CodecProbe, ReplacesWhatTheClusterHad) {
+TEST(CodecProbe, ReplacesWhatTheClusterHadAndRefusesWhatIsNoCompressor) {
   doc::Cluster cluster;
   cluster.codecs = {{"fp16", 7, 0, 7, 0}, {"other", 1, 0, 1, 0}};
   add_codecs(cluster, {parse_compressor("fp16")});
   ASSERT_EQ(cluster.codecs.size(), 2u);
   EXPECT_EQ(cluster.codecs[0].name, "other");
   EXPECT_EQ(cluster.codecs[1].encode_fixed_s, 0);
-}
-
-TEST(CodecProbe, RefusesWhatIsNoCompressor) {
   EXPECT_THROW(parse_compressor("topkk"), UsageError);
   EXPECT_THROW(parse_compressor("topk(density=2)"), UsageError);
 }

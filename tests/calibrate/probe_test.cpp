@@ -14,6 +14,7 @@
 #include "linerate/calibrate/contention_probe.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/cost/fitted.hpp"
 #include "linerate/doc/validate.hpp"
 
@@ -29,15 +30,20 @@ struct CountingLoad final : ComputeLoad {
   void run_slice() override { ++slices; }
 };
 
+doc::Contention contention(Communicator& comm, ComputeLoad& load, int rounds,
+                           const std::vector<Bytes>& exchange = {KiB(64)}) {
+  return probe_contention(
+      comm, load,
+      {.exchange = exchange, .budget = Duration{0}, .fewest_rounds = rounds, .messages = 10});
+}
+
 TEST(CollectiveProbe, GivesEveryRankTheSameSamplesOfFourOperationsAtWholeBlocks) {
   std::vector<std::string> seen(3);
   run_ranks(3, [&](Communicator& comm) {
     const CollectiveProbe probe = probe_collectives(
         comm, {.smallest = KiB(1), .largest = KiB(64), .budget = Duration{1e3}, .most_rounds = 2});
     EXPECT_EQ(probe.rounds, 2);
-    doc::Cluster cluster;
-    cluster.collectives = probe.tables;
-    seen[static_cast<std::size_t>(comm.rank())] = to_json(cluster);
+    seen[to_index(comm.rank())] = to_json(doc::Cluster{.collectives = probe.tables});
     ASSERT_EQ(probe.tables.size(), 4u);
     EXPECT_EQ(probe.tables[0].samples.size(), 7u);  // 1, 2, 4 ... 64 KiB
     EXPECT_EQ(probe.tables[1].samples.size(), 4u);  // 1, 4, 16, 64 KiB
@@ -56,8 +62,7 @@ TEST(CollectiveProbe, GivesEveryRankTheSameSamplesOfFourOperationsAtWholeBlocks)
 TEST(ContentionProbe, ComputesOnlyWhileTheExchangeIsInFlightOrAlone) {
   run_ranks(2, [](Communicator& comm) {
     CountingLoad load;
-    const doc::Contention c = probe_contention(
-        comm, load, {.exchange = {KiB(64), KiB(256)}, .budget = Duration{0}, .fewest_rounds = 2});
+    const doc::Contention c = contention(comm, load, 2, {KiB(64), KiB(256)});
     EXPECT_GT(load.slices, 0);
     EXPECT_GE(c.compute_slowdown, 1);
     EXPECT_GE(c.communication_slowdown, 1);
@@ -95,8 +100,7 @@ TEST(ContentionProbe, ComputesOverAnExchangeThatIsThroughAtOnce) {
   run_ranks(1, [](Communicator& inner) {
     AtOnce comm(inner);
     SlicesOverMessages load(comm);
-    const doc::Contention c = probe_contention(
-        comm, load, {.exchange = {KiB(64)}, .budget = Duration{0}, .fewest_rounds = 2});
+    const doc::Contention c = contention(comm, load, 2);
     EXPECT_GE(load.found, 2);
     EXPECT_TRUE(std::isfinite(c.compute_slowdown) && std::isfinite(c.communication_slowdown));
   });
@@ -121,9 +125,7 @@ TEST(ContentionProbe, AMessageTakesTheProcessorTimeThatItNeeds) {
       Costly comm(inner);
       comm.seconds = seconds;
       CountingLoad load;
-      const doc::Contention c = probe_contention(
-          comm, load, {.exchange = {KiB(64)}, .budget = Duration{0}, .fewest_rounds = 1});
-      EXPECT_GE(c.message_s, 0.99 * seconds);
+      EXPECT_GE(contention(comm, load, 1).message_s, 0.99 * seconds);
     }
   });
 }
@@ -168,10 +170,7 @@ TEST(ContentionProbe, AMessageIsLateByTheMeanOfARow) {
   run_ranks(1, [](Communicator& inner) {
     CountingLoad load;
     HeldUp comm(inner, load);
-    const doc::Contention c = probe_contention(
-        comm, load,
-        {.exchange = {KiB(64)}, .budget = Duration{0}, .fewest_rounds = 3, .messages = 10});
-    EXPECT_NEAR(c.message_delay_s, 2e-4, 1e-4);
+    EXPECT_NEAR(contention(comm, load, 3).message_delay_s, 2e-4, 1e-4);
   });
 }
 
@@ -193,16 +192,12 @@ TEST(ProbeCluster, CarriesFitsContentionSleepAndNoise) {
   });
 }
 
-TEST(ProbeCluster, OneRankHasNoNetwork) {
+TEST(ProbeCluster, OneRankHasNoNetworkAndTheLoadEndsItsThreads) {
   run_ranks(1, [](Communicator& comm) {
-    EmulatedTraining load;
+    EmulatedTraining load(3);
+    for (int i = 0; i < 3; ++i) load.run_slice();
     EXPECT_THROW(probe_cluster(comm, load), UsageError);
   });
-}
-
-TEST(EmulatedTraining, EndsItsThreads) {
-  EmulatedTraining load(3);
-  for (int i = 0; i < 3; ++i) load.run_slice();
 }
 
 // ---- the probe before the first planned step ----
@@ -234,7 +229,7 @@ TEST(QuickProbe, GivesATableForEachKindTheSameOnEveryRank) {
         EXPECT_NEAR(cost::evaluate(cost, s.bytes).seconds, s.seconds, 1e-6 * s.seconds);
       }
     }
-    seen[static_cast<std::size_t>(comm.rank())] = to_json(cluster);
+    seen[to_index(comm.rank())] = to_json(cluster);
   });
   EXPECT_EQ(seen[0], seen[1]);
   EXPECT_EQ(seen[0], seen[2]);
@@ -256,12 +251,9 @@ TEST(QuickProbe, NoSegmentHasANegativeTime) {
       {{4096, 1e-5, 0, 0}, {16384, 2e-5, 0, 0}, {65536, 1e-4, 0, 0}},
       {{4096, 0.3, 0, 0}}};
   for (const std::vector<doc::CostSample>& samples : tables) {
-    doc::CollectiveCost cost;
-    cost.collective = Collective::all_reduce, cost.ranks = 2;
-    cost.samples = samples, cost.segments = segments_between(samples);
-    doc::Cluster cluster;
-    cluster.ranks = 2, cluster.collectives = {cost};
-    EXPECT_NO_THROW(doc::validate(cluster));
+    const doc::CollectiveCost cost{
+        .ranks = 2, .segments = segments_between(samples), .samples = samples};
+    EXPECT_NO_THROW(doc::validate(doc::Cluster{.ranks = 2, .collectives = {cost}}));
     for (const doc::CostSample& s : samples)
       EXPECT_NEAR(cost::evaluate(cost, s.bytes).seconds, s.seconds, 1e-9 * s.seconds);
     EXPECT_LE(cost::evaluate(cost, 2048).seconds, samples[0].seconds);
@@ -298,11 +290,8 @@ CodecSamples linear_codec(const std::string& name) {
 }
 
 doc::Cluster cluster_of_processors() {
-  doc::Cluster cluster;
-  cluster.network = {1e9, 1e-5};
-  cluster.codecs = {{"fp16", 7, 1, 7, 1}, {"other", 1, 1, 1, 1}};
-  cluster.cores = 8;
-  return cluster;
+  return {
+      .network = {1e9, 1e-5}, .codecs = {{"fp16", 7, 1, 7, 1}, {"other", 1, 1, 1, 1}}, .cores = 8};
 }
 
 TEST(DeviceSamples, AreFittedAndStandWhereThoseOfProcessorsDid) {
@@ -330,6 +319,8 @@ TEST(DeviceSamples, OfAnAcceleratorShareNoCores) {
   EXPECT_EQ(cluster.cores, 8);
   add_device_samples(cluster, {.device = "xpu"});
   EXPECT_FALSE(cluster.cores.has_value());
+  EXPECT_THROW(add_device_samples(cluster, {.device = "cuda", .codecs = {{"topk", {}, {}}}}),
+               UsageError);  // compresses nothing
 }
 
 TEST(DeviceSamples, OfKfacNameTheirDeviceAndKeepBatches) {
@@ -355,12 +346,6 @@ TEST(DeviceSamples, AreOfTheRanksOfAMachineInOrder) {
   comm::run_ranks(3, [](comm::Communicator& communicator) {
     EXPECT_EQ(rank_on_machine(communicator), communicator.rank());
   });
-}
-
-TEST(DeviceSamples, OfACodecThatCompressesNothingAreRefused) {
-  doc::Cluster cluster;
-  EXPECT_THROW(add_device_samples(cluster, {.device = "cuda", .codecs = {{"topk", {}, {}}}}),
-               UsageError);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/random.hpp"
 #include "linerate/cost/fitted.hpp"
 
@@ -28,10 +29,11 @@ double bucket(double s) { return 80e-6 + s / 5e9 + std::max(0.0, s - 73728) / 25
 /// Another algorithm above 100 kB.
 double jump(double s) { return slow_line(s) * (s > 1e5 ? 3 : 1); }
 
-/// Doublings or more from 1 KiB up, `times` times each, spread evenly by `spread` around the law.
-std::vector<ProbedSize> probed(Law law, std::int64_t ratio, double spread = 0, int times = 5) {
+/// Every second doubling from 1 KiB up, `times` times each, spread evenly by `spread` around the
+/// law.
+std::vector<ProbedSize> probed(Law law, double spread = 0, int times = 5) {
   std::vector<ProbedSize> sizes;
-  for (std::int64_t bytes = 1024; bytes <= 16 << 20; bytes *= ratio) {
+  for (std::int64_t bytes = 1024; bytes <= 16 << 20; bytes *= 4) {
     ProbedSize& size = sizes.emplace_back(ProbedSize{bytes});
     for (int i = 0; i < times; ++i)
       size.seconds.push_back(law(static_cast<double>(bytes)) *
@@ -40,39 +42,31 @@ std::vector<ProbedSize> probed(Law law, std::int64_t ratio, double spread = 0, i
   return sizes;
 }
 
-TEST(SizeSearch, ALineNeedsNoSize) {
-  EXPECT_EQ(next_size(Collective::all_reduce, 2, probed(slow_line, 4)), std::nullopt);
-}
-
-TEST(SizeSearch, ABendNeedsTheMiddleOfItsGap) {
-  // The bucket's end, 73.7 kB, lies between 65.5 and 262 kB.
-  const auto next = next_size(Collective::all_reduce, 2, probed(bucket, 4));
-  ASSERT_TRUE(next);
-  EXPECT_EQ(*next, 131072);
-}
-
-TEST(SizeSearch, AnErrorThatTheSpreadExplainsNeedsNoSize) {
+TEST(SizeSearch, NeedsTheMiddleOfTheGapOfABend) {
+  const auto next = [](const std::vector<ProbedSize>& sizes) {
+    return next_size(Collective::all_reduce, 2, sizes);
+  };
+  EXPECT_EQ(next(probed(slow_line)), std::nullopt);
+  EXPECT_EQ(next(probed(bucket)), 131072);  // its end, 73.7 kB, lies between 65.5 and 262 kB
   // The same medians. Ten times between 1/10 and 19/10: no error below 1.4 / sqrt(10) = 45 % says
   // anything, and so on until the times are enough.
   const auto bent = [](double s) { return slow_line(s) * (s == 65536 ? 1.25 : 1); };
-  EXPECT_TRUE(next_size(Collective::all_reduce, 2, probed(bent, 4, 0.0)));
-  EXPECT_FALSE(next_size(Collective::all_reduce, 2, probed(bent, 4, 0.9, 10)));
-  EXPECT_TRUE(next_size(Collective::all_reduce, 2, probed(bent, 4, 0.9, 1000)));
+  EXPECT_TRUE(next(probed(bent, 0.0)));
+  EXPECT_FALSE(next(probed(bent, 0.9, 10)));
+  EXPECT_TRUE(next(probed(bent, 0.9, 1000)));
 }
 
 TEST(SizeSearch, AJumpIsLocatedAndThenLeftAlone) {
-  std::vector<ProbedSize> sizes = probed(jump, 4);
+  std::vector<ProbedSize> sizes = probed(jump);
   int added = 0;
   while (const auto next = next_size(Collective::all_reduce, 2, sizes)) {
-    const auto at = std::find_if(sizes.begin(), sizes.end(),
-                                 [&](const ProbedSize& s) { return s.bytes > *next; });
+    const auto at = std::ranges::upper_bound(sizes, *next, {}, &ProbedSize::bytes);
     const double seconds = jump(static_cast<double>(*next));
     sizes.insert(at, {*next, 0, {seconds, seconds, seconds}});
     ASSERT_LT(++added, 24) << "never ends";
   }
-  const auto above = std::find_if(sizes.begin(), sizes.end(),
-                                  [](const ProbedSize& s) { return s.bytes > 100'000; });
-  EXPECT_LT(static_cast<double>(above->bytes) / static_cast<double>((above - 1)->bytes), 1.1);
+  const auto above = std::ranges::upper_bound(sizes, 100'000, {}, &ProbedSize::bytes);
+  EXPECT_LT(10 * above->bytes, 11 * (above - 1)->bytes);
 }
 
 /// Costs by a law, with 2 % of noise that differs between the ranks, as their clocks do.
@@ -111,9 +105,7 @@ SearchOutcome probe_law(Law law, double budget_s) {
     SyntheticTimer timer(law, comm.rank());
     const CollectiveProbe probe = probe_collectives(
         comm, timer, {.largest = MiB(4), .budget = Duration{budget_s}, .most_rounds = 50});
-    doc::Cluster cluster;
-    cluster.collectives = probe.tables;
-    outcome.seen[static_cast<std::size_t>(comm.rank())] = to_json(cluster);
+    outcome.seen[to_index(comm.rank())] = to_json(doc::Cluster{.collectives = probe.tables});
     if (comm.rank() == 0) outcome.probe = probe, outcome.elapsed = timer.elapsed();
   });
   return outcome;
@@ -142,23 +134,17 @@ TEST(AdaptiveProbe, FewMoreSizesBringTheErrorBelowTenPercentWhereTheCurveBends) 
     EXPECT_LT(sum, 0.05) << name_of(fine.collective);
     EXPECT_LT(worst, 0.50) << name_of(fine.collective);
   }
+  // The same on every rank.
+  EXPECT_EQ(after.seen[0], after.seen[1]);
+  EXPECT_EQ(after.seen[0], after.seen[2]);
 }
 
-TEST(AdaptiveProbe, DecidesTheSameOnEveryRank) {
-  const SearchOutcome outcome = probe_law(bucket, 30);
-  EXPECT_EQ(outcome.seen[0], outcome.seen[1]);
-  EXPECT_EQ(outcome.seen[0], outcome.seen[2]);
-}
-
-TEST(AdaptiveProbe, StopsWhenItsTimeIsSpent) {
+TEST(AdaptiveProbe, StopsWhenItsTimeIsSpentAndAddsNothingToALine) {
+  EXPECT_EQ(probe_law(slow_line, 30).probe.added, 0);
   // Rounds take about a sixth of the budget, and none is begun that would end half too late.
-  for (const double budget : {1.0, 4.0, 15.0}) {
-    const SearchOutcome outcome = probe_law(bucket, budget);
-    EXPECT_LT(outcome.elapsed, 1.2 * budget);
-  }
+  for (const double budget : {1.0, 4.0, 15.0})
+    EXPECT_LT(probe_law(bucket, budget).elapsed, 1.2 * budget);
 }
-
-TEST(AdaptiveProbe, AddsNothingToALine) { EXPECT_EQ(probe_law(slow_line, 30).probe.added, 0); }
 
 }  // namespace
 }  // namespace linerate::calibrate

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/text.hpp"
 #include "linerate/cost/closed_form.hpp"
 #include "linerate/cost/collective_times.hpp"
 #include "linerate/cost/network_kinds.hpp"
@@ -20,6 +19,7 @@
 #include "sim/hand_plan.hpp"
 #include "support/message_of.hpp"
 #include "support/sample_workloads.hpp"
+#include "support/says.hpp"
 #include "whatif/forty_layers.hpp"
 
 namespace linerate::whatif {
@@ -30,13 +30,10 @@ using doc::StepPart;
 using doc::TaskKind;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 Question question(const std::string& strategy, Preset preset = Preset::none) {
-  Question q;
-  q.preset = preset;
-  q.strategies = {doc::parse_strategy(strategy)};
-  q.ranks = {4};
-  return q;
+  return {.preset = preset, .strategies = {doc::parse_strategy(strategy)}, .ranks = {4}};
 }
 
 doc::Prediction first(const Question& q, const doc::Cluster& c = cluster(10),
@@ -52,11 +49,11 @@ TEST(PlanOne, ForTrainingHasTheVariantsOfTraining) {
 }
 
 TEST(PlanOne, RefusesToTrainWhatCannotBeTrained) {
-  EXPECT_NO_THROW(
-      static_cast<void>(plan_one(workload(), cluster(10), question("ddp+codec(ratio=8)"))));
-  EXPECT_THAT(support::message_of([] {
-                return plan_one(workload(), cluster(10), question("ddp+codec(ratio=8)"), true);
-              }),
+  const auto plan = [](bool for_training) {
+    return plan_one(workload(), cluster(10), question("ddp+codec(ratio=8)"), for_training);
+  };
+  EXPECT_NO_THROW(plan(false));
+  EXPECT_THAT(support::message_of([&] { return plan(true); }),
               HasSubstr("linerate train refuses ddp+codec(ratio=8)"));
 }
 
@@ -75,7 +72,7 @@ TEST(Ask, SaysWhichStrategiesChangeConvergenceWhateverTheRatioBeside) {
   const doc::Predictions answer = ask(workload(), cluster(10), q);
   std::vector<bool> changes;
   for (const doc::Prediction& p : answer.predictions) changes.push_back(p.changes_convergence);
-  EXPECT_THAT(changes, testing::ElementsAre(false, false, true, true));
+  EXPECT_THAT(changes, ElementsAre(false, false, true, true));
 }
 
 TEST(Ask, TheRatioIsThatOfACompressorToo) {
@@ -110,8 +107,7 @@ TEST(Ask, AgarwalsModelKnowsCompressors) {
 
 /// In text and JSON alike: notes are the answer's.
 TEST(Ask, SaysWhatCodingCountsAsInsteadOfCountingItAsFree) {
-  using testing::Contains;
-  using testing::Not;
+  using testing::AllOf, testing::AnyOf, testing::Contains;
   const auto answer_to = [](Preset preset, const char* strategy, std::vector<doc::CodecCost> codecs,
                             double ratio = 1) {
     doc::Cluster c = cluster(10);
@@ -126,8 +122,7 @@ TEST(Ask, SaysWhatCodingCountsAsInsteadOfCountingItAsFree) {
   for (const Preset preset : {Preset::none, Preset::agarwal2021}) {
     for (const char* strategy : {"ddp+powersgd(rank=4)", "ddp+topk", "ddp+terngrad"}) {
       const doc::Predictions answer = answer_to(preset, strategy, {});
-      EXPECT_THAT(answer.notes, Contains(is_known)) << strategy;
-      EXPECT_THAT(answer.notes, Not(Contains(is_free))) << strategy;
+      EXPECT_THAT(answer.notes, AllOf(Contains(is_known), Not(Contains(is_free)))) << strategy;
       EXPECT_THAT(doc::to_json(answer), is_known) << strategy;
       EXPECT_THAT(report::to_text(answer), is_known) << strategy;
     }
@@ -135,8 +130,7 @@ TEST(Ask, SaysWhatCodingCountsAsInsteadOfCountingItAsFree) {
     EXPECT_THAT(answer_to(preset, "ddp", {}, 4).notes, Contains(is_free));
     EXPECT_THAT(answer_to(preset, "ddp", {}).notes, Not(Contains(is_free)));
     const doc::Predictions own = answer_to(preset, "ddp+topk", {{"topk", 1e-3, 1e9, 2e-3, 2e9}});
-    EXPECT_THAT(own.notes, Not(Contains(is_free)));
-    EXPECT_THAT(own.notes, Not(Contains(is_known)));
+    EXPECT_THAT(own.notes, Not(Contains(AnyOf(is_free, is_known))));
     EXPECT_THAT(answer_to(preset, "ddp+codec(ratio=8, encode=10GB/s, decode=10GB/s)", {}).notes,
                 Not(Contains(is_free)));
   }
@@ -175,7 +169,7 @@ TEST(Ask, WhoseCodecsCountIsAsked) {
                                     {doc::CodecsOf::linerate, "linerate's codec"},
                                     {doc::CodecsOf::papers, "Agarwal"}}) {
     const doc::Predictions answer = answer_of(whose);
-    EXPECT_THAT(answer.notes, testing::Contains(HasSubstr(part)));
+    EXPECT_THAT(answer.notes, says(part));
     const doc::Bounded step_s = *answer.predictions.front().step_s;
     EXPECT_GT(*step_s.high - step_s.value, 0.5 * (step_s.value - 0.060)) << part;
   }
@@ -231,26 +225,22 @@ TEST(Ask, WhatAPresetLeavesOutIsSaid) {
   const auto notes_of = [&](Preset preset, const doc::Cluster& c, const char* strategy) {
     return ask(workload(), c, question(strategy, preset)).notes;
   };
-  using testing::Contains;
   for (const Preset preset : {Preset::agarwal2021, Preset::zhang2020}) {
     const auto notes = notes_of(preset, rich, "ddp");
     for (const char* what : {"link inside a node", "contention", "slow ranks"})
-      EXPECT_THAT(notes, Contains(HasSubstr(std::string(what) + " has no effect under")));
-    EXPECT_THAT(notes_of(preset, cluster(10), "ddp"),
-                testing::Not(Contains(HasSubstr("link inside a node"))));
+      EXPECT_THAT(notes, says(std::string(what) + " has no effect under"));
+    EXPECT_THAT(notes_of(preset, cluster(10), "ddp"), Not(says("link inside a node")));
   }
-  EXPECT_THAT(notes_of(Preset::zhang2020, cluster(10), "ddp"), Contains(HasSubstr("add_cost")));
-  EXPECT_THAT(notes_of(Preset::zhang2020, cluster(10), "ddp"), Contains(HasSubstr("latency")));
-  EXPECT_THAT(notes_of(Preset::none, rich, "ddp"), testing::Not(Contains(HasSubstr("no effect"))));
+  for (const char* what : {"add_cost", "latency"})
+    EXPECT_THAT(notes_of(Preset::zhang2020, cluster(10), "ddp"), says(what));
+  EXPECT_THAT(notes_of(Preset::none, rich, "ddp"), Not(says("no effect")));
   EXPECT_THAT(notes_of(Preset::agarwal2021, cluster(10), "ddp+codec(ratio=8)"),
-              Contains(HasSubstr("on= has no effect")));
+              says("on= has no effect"));
 }
 
 TEST(Ask, TheModelOfAgarwalIsOfBucketsFilledBySize) {
-  Question q = question("optimal", Preset::agarwal2021);
-  EXPECT_THROW(static_cast<void>(ask(workload(), cluster(10), q)), UsageError);
-  q.strategies = {doc::parse_strategy("ddp(bucket=5MiB)")};
-  EXPECT_NO_THROW(static_cast<void>(ask(workload(), cluster(10), q)));
+  EXPECT_THROW(first(question("optimal", Preset::agarwal2021)), UsageError);
+  EXPECT_NO_THROW(first(question("ddp(bucket=5MiB)", Preset::agarwal2021)));
 }
 
 TEST(Ask, WhatOverlapSlowsIsNotExposedCommunicationToAgarwal) {
@@ -271,7 +261,7 @@ TEST(ExtrapolationNotes, AtAnotherLatencyThanMeasuredItSaysExtrapolated) {
   cost::CostOptions asked;
   asked.latency = Seconds{c.network.latency_s + 5e-6};
   EXPECT_THAT(cost::extrapolation_notes(cost::CostModel(c, asked), 4),
-              testing::Contains(HasSubstr("Another latency adds its difference to each step")));
+              says("Another latency adds its difference to each step"));
   asked.latency = Seconds{c.network.latency_s};
   EXPECT_TRUE(cost::extrapolation_notes(cost::CostModel(c, asked), 4).empty());
 }
@@ -306,8 +296,7 @@ TEST(Question, TheErrorOfT1IsInTheIntervalAndItsOriginInTheNotes) {
               std::hypot(exact.step_s->value - *exact.step_s->low, 0.004), 1e-12);
   EXPECT_NEAR(*p.step_s->high - p.step_s->value,
               std::hypot(*exact.step_s->high - exact.step_s->value, 0.003), 1e-12);
-  EXPECT_THAT(answer.notes,
-              testing::Contains("T_1 60.0 ms (56.0 ms to 63.0 ms): from two recordings"));
+  EXPECT_THAT(answer.notes, says("T_1 60.0 ms (56.0 ms to 63.0 ms): from two recordings"));
 }
 
 TEST(Question, NoScalingFactorIsAbove1) {
@@ -326,23 +315,22 @@ TEST(Question, SaysThatSlowRanksAreCountedIn) {
   const auto notes = [&](Preset preset, int ranks) {
     Question q = question("ddp", preset);
     q.ranks = {ranks};
-    return join(ask(workload(), slow, q).notes, "; ");
+    return ask(workload(), slow, q).notes;
   };
-  EXPECT_THAT(notes(Preset::none, 4), HasSubstr("counted in: ranks 1, 3 have other times"));
-  EXPECT_THAT(notes(Preset::none, 2), HasSubstr("counted in: rank 1 has other times"));
-  EXPECT_THAT(notes(Preset::zhang2020, 4), Not(HasSubstr("counted in")));
+  EXPECT_THAT(notes(Preset::none, 4), says("counted in: ranks 1, 3 have other times"));
+  EXPECT_THAT(notes(Preset::none, 2), says("counted in: rank 1 has other times"));
+  EXPECT_THAT(notes(Preset::zhang2020, 4), Not(says("counted in")));
   slow.rank_speeds.clear();
-  EXPECT_THAT(notes(Preset::none, 4), Not(HasSubstr("counted in")));
+  EXPECT_THAT(notes(Preset::none, 4), Not(says("counted in")));
 }
 
 TEST(Question, ALatencyIsRefusedByAModelWithoutOne) {
   Question q = question("horovod", Preset::zhang2020);
-  EXPECT_NO_THROW(static_cast<void>(ask(workload(), cluster(10), q)));
+  EXPECT_NO_THROW(first(q));
   q.latency = Seconds{0};
-  EXPECT_NO_THROW(static_cast<void>(ask(workload(), cluster(10), q)));
+  EXPECT_NO_THROW(first(q));
   q.latency = Seconds{20e-6};
-  EXPECT_THAT(support::message_of([&] { return ask(workload(), cluster(10), q); }),
-              HasSubstr("--latency"));
+  EXPECT_THAT(support::message_of([&] { return first(q); }), HasSubstr("--latency"));
 }
 
 TEST(Question, WhatIsGivenTwiceIsAnsweredOnce) {
@@ -354,7 +342,7 @@ TEST(Question, WhatIsGivenTwiceIsAnsweredOnce) {
   std::vector<std::string> asked;
   for (const doc::Prediction& p : ask(workload(), cluster(10), q).predictions)
     asked.push_back(p.strategy + " " + std::to_string(p.ranks));
-  EXPECT_THAT(asked, ::testing::ElementsAre("ddp 4", "ddp 2", "bulk 4", "bulk 2"));
+  EXPECT_THAT(asked, ElementsAre("ddp 4", "ddp 2", "bulk 4", "bulk 2"));
   // One combination is one Plan.
   q.strategies.erase(q.strategies.begin() + 1), q.ranks = {2, 2};
   EXPECT_EQ(plan_one(workload(), cluster(10), q).plan.ranks, 2);
@@ -380,9 +368,8 @@ cost::CostModel a_byte_a_second() {
 
 // In brackets when they run.
 doc::Plan second_order_step() {
-  using linerate::support::compute;
-  using linerate::support::exchange;
-  doc::Plan plan = linerate::support::empty_plan(2);
+  using support::compute, support::exchange;
+  doc::Plan plan = support::empty_plan(2);
   doc::TaskGraph& g = plan.variants.front();
   for (const Content content : {Content::gradients, Content::factors, Content::inverse})
     g.payloads.push_back({.content = content});
@@ -433,8 +420,9 @@ TEST(UpTo, LinksTasksAcrossThoseThatAreLeftOut) {
   EXPECT_EQ(g.payloads.size(), 3u);
 }
 
-TEST(UpTo, KeepsEdgesIntoTheNextStep) {
+TEST(UpTo, KeepsEdgesIntoTheNextStepAndWithTheLastPartEveryTask) {
   doc::Plan plan = second_order_step();
+  EXPECT_EQ(plan::up_to(plan, StepPart::inverse_communication).hash(), plan.hash());
   // The gradients' all-reduce holds the next forward pass; without it backward does.
   plan.variants.front().next_step = {{4, 0, 0}, {4, 3, 0}};
   const doc::Plan with = plan::up_to(plan, StepPart::gradient_communication);
@@ -444,12 +432,6 @@ TEST(UpTo, KeepsEdgesIntoTheNextStep) {
   const doc::Plan without = plan::up_to(plan, StepPart::forward_backward);
   ASSERT_EQ(without.variants.front().next_step.size(), 1u);
   EXPECT_EQ(without.variants.front().next_step[0].from, 1u);
-}
-
-TEST(UpTo, WithTheLastPartKeepsEveryTask) {
-  const doc::Plan plan = second_order_step();
-  const doc::Plan same = plan::up_to(plan, StepPart::inverse_communication);
-  EXPECT_EQ(same.hash(), plan.hash());
 }
 
 // What is copied or coded for a message belongs to what the message is for.

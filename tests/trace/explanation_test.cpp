@@ -8,6 +8,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/explain/program.hpp"
+#include "support/says.hpp"
 #include "trace/kineto_text.hpp"
 #include "trace/synthetic_job.hpp"
 
@@ -280,7 +281,7 @@ TEST_P(CriticalPaths, WhatDoesNotRepeatIsSaidAndLeftOut) {
   const Breakdown without = explained(even);
   expect_irregular(b, 5);
   EXPECT_EQ(b.path.irregular.at(0).where, known(StepPhase::backward));
-  EXPECT_THAT(b.notes, testing::Contains(HasSubstr("step 5: rank 1 took 300 ms longer")));
+  EXPECT_THAT(b.notes, says("step 5: rank 1 took 300 ms longer"));
   EXPECT_EQ(judge(b).finding, judge(without).finding);
   EXPECT_NEAR(judge(b).exposed_share, judge(without).exposed_share, kExact);
 }
@@ -291,7 +292,7 @@ TEST_P(CriticalPaths, WhatARankDoesOnceBehindItsLastCollectiveIsLeftOutOfTwoStep
       late(even, 1, even.behind_optimizer(), 300'000, [](int step) { return step == 4; }));
   expect_irregular(b, 4);
   EXPECT_EQ(b.path.irregular.at(0).held_up, 5);
-  EXPECT_THAT(b.notes, testing::Contains(HasSubstr("with step 5, in which the others wait")));
+  EXPECT_THAT(b.notes, says("with step 5, in which the others wait"));
   EXPECT_THAT(explain_json(b, judge(b)), HasSubstr("\"held_up_step\": 5"));
 }
 
@@ -406,7 +407,7 @@ TEST(CriticalPath, StepsThatNotAllRanksHaveGiveNoCauses) {
   EXPECT_THAT(b.path.of_some_ranks, testing::ElementsAre(3, 4, 5));
   EXPECT_TRUE(b.path.causes.empty());
   EXPECT_EQ(gain(b, Remedy::no_data_stalls), 0);
-  EXPECT_THAT(b.notes, testing::Contains(testing::HasSubstr("3 steps (3 to 5) are not whole in")));
+  EXPECT_THAT(b.notes, says("3 steps (3 to 5) are not whole in"));
   EXPECT_DOUBLE_EQ(judge(b).confidence.value(), 4.0 / 5);  // three steps, and all agree
   // Where it is in those that both have, it is rank 1 alone that is late.
   EXPECT_EQ(expect_late(break_down(cut_behind_step_2(0)), 1, 0.060, 3).steps, 3);
@@ -423,7 +424,7 @@ TEST(CriticalPath, RanksThatExchangeNothingAreMeansOfEachByItself) {
   EXPECT_NEAR(b.in_steps.idle_s / b.in_steps.window_s, 0.6, kExact);
   EXPECT_NEAR(gain(b, Remedy::no_host_gaps), 0.6, kExact);
   EXPECT_EQ(judge(b).finding, Finding::host_bound);
-  EXPECT_THAT(b.notes, testing::Contains(testing::HasSubstr("no communication between")));
+  EXPECT_THAT(b.notes, says("no communication between"));
 }
 
 TEST(CriticalPath, ALateRankThatGainsLessThanIsWorthNamingIsNoCause) {

@@ -9,13 +9,13 @@
 #include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/to_workload.hpp"
+#include "support/says.hpp"
 #include "trace/kineto_text.hpp"
 #include "trace/synthetic_job.hpp"
 
 namespace linerate::trace {
 namespace {
 
-using testing::Contains;
 using testing::HasSubstr;
 
 TEST(KernelNames, OfEveryLibraryThatCommunicatesAreKnown) {
@@ -72,9 +72,8 @@ TEST(OtherKernels, OfAKnownLibraryAreCommunicationAndNamed) {
   EXPECT_EQ(e.verdict.finding, Finding::network_bound);
   EXPECT_NEAR(e.verdict.exposed_share, 2.2 / 5.2, 1e-6);
   EXPECT_NEAR(*e.breakdown.scaling_factor, 3.0 / 5.2, 1e-3);
-  EXPECT_THAT(e.breakdown.notes,
-              Contains(HasSubstr("counted as communication by their names: "
-                                 "vllm::cross_device_reduce_1stage<float, 2> (8.00 ms)")));
+  EXPECT_THAT(e.breakdown.notes, says("counted as communication by their names: "
+                                      "vllm::cross_device_reduce_1stage<float, 2> (8.00 ms)"));
 }
 
 TEST(OtherKernels, ThatOnlySoundLikeItLeaveVerdictAndT1Open) {
@@ -142,7 +141,7 @@ Job fsdp_with(const std::string& other, bool shapes = true, bool by_module = fal
 TEST(Sharding, OfAMeshThatSplitsNothingIsDataParallelism) {
   const Job whole = fsdp_with("");
   EXPECT_EQ(whole.sharding, "");
-  EXPECT_THAT(whole.notes, Contains(HasSubstr("FSDP2 (fully_shard) sums whole gradients")));
+  EXPECT_THAT(whole.notes, says("FSDP2 (fully_shard) sums whole gradients"));
   const ImportedJob imported = import_job(whole);
   EXPECT_EQ(imported.workload.gradient_bytes(), 6000);
   EXPECT_EQ(imported.workload.current, "ddp");
@@ -330,9 +329,9 @@ TEST(LocalSgd, IsNoDataParallelExchangeOfGradients) {
     const ImportedJob imported = import_job(*job);
     EXPECT_NE(imported.note_with("gradients are never exchanged"), "");
     EXPECT_EQ(imported.workload.current, "");
-    EXPECT_THAT(explain(*job).breakdown.notes, Contains(HasSubstr("are never exchanged")));
+    EXPECT_THAT(explain(*job).breakdown.notes, says("are never exchanged"));
   }
-  EXPECT_THAT(local.notes, Contains(HasSubstr("average 2.00 MB of parameters")));
+  EXPECT_THAT(local.notes, says("average 2.00 MB of parameters"));
   EXPECT_EQ(import_job(job_with_sums({{300'000, 215}, {200'000, 315}, {25, 950}}))
                 .note_with("never exchanged"),
             "");
@@ -353,13 +352,12 @@ TEST(ScalingFactor, NeedsComputationThatWasRecorded) {
   };
   EXPECT_TRUE(computing(500).scaling_factor);
   EXPECT_FALSE(computing(4).scaling_factor);
-  EXPECT_THAT(computing(4).notes,
-              Contains(HasSubstr("no scaling factor: 4.00 us of computation are recorded")));
+  EXPECT_THAT(computing(4).notes, says("no scaling factor: 4.00 us of computation are recorded"));
   const Breakdown host = explained(job_from(trace_of(0, 1, in_steps(3, 1'000, [](int, double at) {
                                                        return Events{op("aten::linear", at, 500)};
                                                      }))));
   EXPECT_FALSE(host.scaling_factor);
-  EXPECT_THAT(host.notes, Contains(HasSubstr("no scaling factor: no activity of a device")));
+  EXPECT_THAT(host.notes, says("no scaling factor: no activity of a device"));
 }
 
 }  // namespace

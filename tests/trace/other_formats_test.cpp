@@ -6,6 +6,7 @@
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
+#include "support/says.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
@@ -36,7 +37,7 @@ TEST(Horovod, AWriterThatBeginsAnewAppendsItsRun) {
     const auto& all = job.ranks.at(0).communications;
     ASSERT_EQ(all.size(), whole + 2) << before;
     EXPECT_GE(all[whole].span.start_ns, all[whole - 1].span.end_ns) << before;
-    EXPECT_THAT(job.notes, testing::Contains(HasSubstr("begins again 1 times"))) << before;
+    EXPECT_THAT(job.notes, says("begins again 1 times")) << before;
   }
   // A list that was closed, and clocks that say how far apart the runs are.
   const auto at = [&](const char* us) {
@@ -259,7 +260,7 @@ TEST(Chakra, CountsDeviceCollectivesOnceAndSkipsTheHostsCopies) {
   EXPECT_EQ(job.ranks[0].communications[0].span.length(), 50'000);
   EXPECT_EQ(job.ranks[0].rank, 3);
   const Job cut = job_from(text.substr(0, text.size() - 3), "job.3.et");
-  EXPECT_THAT(cut.notes, Contains(HasSubstr("ends early at byte")));
+  EXPECT_THAT(cut.notes, says("ends early at byte"));
 }
 
 TEST(Chakra, RanksOfOneJobAreJoinedByTheirGroups) {
@@ -286,7 +287,7 @@ TEST(Chakra, RanksOfOneJobAreJoinedByTheirGroups) {
 TEST(Chakra, WithoutGroupsTotalsOfAllGathersAreUnknownAndSaid) {
   const Job job = job_from(head() + collective_node(2, 100, 0, 10), "job.0.et");
   EXPECT_EQ(job.ranks.at(0).communications.at(0).bytes, -1);
-  EXPECT_THAT(job.notes, Contains(HasSubstr("give the JSON of process groups too")));
+  EXPECT_THAT(job.notes, says("give the JSON of process groups too"));
 }
 
 TEST(Chakra, RanksThatCannotBeToldApartAndBadGroupsAreErrors) {

@@ -5,6 +5,7 @@
 
 #include "linerate/explain/explanation.hpp"
 #include "linerate/trace/to_workload.hpp"
+#include "support/says.hpp"
 #include "trace/kineto_text.hpp"
 #include "trace/synthetic_job.hpp"
 
@@ -73,7 +74,7 @@ TEST(PeriodsOfTime, ALoaderThatIsSlowEveryFewStepsRepeats) {
     const Breakdown b = break_down(job_of(made, how));
     EXPECT_EQ(b.updates, 4);
     EXPECT_THAT(b.path.irregular, IsEmpty());
-    EXPECT_THAT(b.notes, Contains(HasSubstr("steps repeat every 4")));
+    EXPECT_THAT(b.notes, says("steps repeat every 4"));
   }
   // Once is no period.
   made.delay_us = [](int, int step, int slot) { return slot == 0 && step == 5 ? 30'000L : 0L; };
@@ -110,11 +111,11 @@ TEST(PeriodsOfTime, AFactorAboveOneIsReplacedByTheReason) {
   job.one_rank = OneRankTime{{0.060, 0.058, 0.062}, "of another day"};  // the step takes 42 ms
   const Breakdown b = break_down(job);
   EXPECT_FALSE(b.scaling_factor);
-  EXPECT_THAT(b.notes, Contains(HasSubstr("measured under different load")));
+  EXPECT_THAT(b.notes, says("measured under different load"));
   job.one_rank->step_s.low = 0.040;
   EXPECT_TRUE(break_down(job).scaling_factor);
   job.one_rank->step_s = {0.060};
-  EXPECT_THAT(break_down(job).notes, Contains(HasSubstr("T_1, 60.0 ms, is above the step")));
+  EXPECT_THAT(break_down(job).notes, says("T_1, 60.0 ms, is above the step"));
 }
 
 TEST(EmptyMarks, AreNoStepsForAnyNumber) {
@@ -157,7 +158,7 @@ TEST(CutSteps, DoNotMakeAJobIrregular) {
   EXPECT_TRUE(b.steps.back().cut);
   EXPECT_GT(b.steps.back().length_s, 0.017);
   EXPECT_THAT(b.path.irregular, IsEmpty());
-  EXPECT_THAT(b.notes, Contains(HasSubstr("step 4 is left out of the verdict")));
+  EXPECT_THAT(b.notes, says("step 4 is left out of the verdict"));
 }
 
 /// Steps of three passes; those in `exchanging` send the gradient.
@@ -191,9 +192,9 @@ TEST(Passes, ThatExchangeAreToldFromThoseThatDoNot) {
     const Breakdown b = break_down(job);
     EXPECT_EQ(imported.workload.accumulation, 3);
     for (const std::vector<std::string>& notes : {imported.notes, b.notes}) {
-      EXPECT_THAT(notes, Contains(HasSubstr("gradients of 3 backward passes add up")));
+      EXPECT_THAT(notes, says("gradients of 3 backward passes add up"));
       if (c.says.empty())
-        EXPECT_THAT(notes, Not(Contains(HasSubstr("no_sync"))));
+        EXPECT_THAT(notes, Not(says("no_sync")));
       else
         EXPECT_THAT(notes, Contains(HasSubstr(c.says)));
     }

@@ -9,6 +9,7 @@
 
 #include "linerate/explain/explanation.hpp"
 #include "linerate/trace/to_workload.hpp"
+#include "support/says.hpp"
 #include "trace/simulated_job.hpp"
 
 namespace linerate::trace {
@@ -75,8 +76,7 @@ const Gap kGaps[] = {{"no first step", {kFirst + 1, kLast}, {kFirst + 1, kLast}}
                      {"begun within a step", {kFirst + 0.3, kLast}, {kFirst + 1, kLast}}};
 
 void expect_same_findings(const Explanation& e, const Explanation& common) {
-  EXPECT_THAT(e.breakdown.notes,
-              testing::Contains(testing::HasSubstr("not whole in the traces of all ranks")));
+  EXPECT_THAT(e.breakdown.notes, says("not whole in the traces of all ranks"));
   EXPECT_EQ(e.verdict.finding, common.verdict.finding);
   const std::vector<Cause>&causes = e.breakdown.path.causes,
         &expected = common.breakdown.path.causes;

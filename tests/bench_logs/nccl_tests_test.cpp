@@ -39,6 +39,11 @@ void expect_same_or_unknown_ranks(const CollectiveLog& log,
   }
 }
 
+/// A log with its rows alone.
+void expect_read(const PrintedLog& log, const std::string& before = "") {
+  EXPECT_EQ(read(before + log.text()).rows, log.rows) << before.substr(0, 200);
+}
+
 const char* const kLabels[] = {
     "0: ",
     " 12: ",
@@ -63,20 +68,17 @@ TEST_P(EachTest, ComesBackFromEveryEraOnAnyNumberOfRanks) {
   for (const Era era : {Era::y2019, Era::y2021, Era::y2022, Era::y2025})
     for (const int ranks : {2, 3, 4, 8, 16, 72, 128, 512, 937, 2160}) {
       const PrintedLog log = printed_log({.test = GetParam(), .ranks = ranks, .era = era});
-      std::string text = log.text();
       // All-gather and all-to-all are told apart by the checks in place; before 2022 those two
       // print the same, and the command line says which.
-      if (GetParam().splits && !GetParam().reduces && era != Era::y2025)
-        text = fmt::format("$ ./build/{}_perf -b 4K -e 4G\n", GetParam().name) + text;
-      EXPECT_EQ(read(text).rows, log.rows) << ranks << " ranks";
+      const bool is_said = GetParam().splits && !GetParam().reduces && era != Era::y2025;
+      const std::string command = fmt::format("$ ./build/{}_perf -b 4K -e 4G\n", GetParam().name);
+      expect_read(log, is_said ? command : "");
     }
 }
 
 TEST_P(EachTest, IsKnownByItsRowsAloneWhereTheyAreItsOwn) {
-  for (const int ranks : {2, 3, 8, 16, 512, 2160}) {
-    const PrintedLog log = printed_log({.test = GetParam(), .ranks = ranks});
-    EXPECT_EQ(read(log.text()).rows, log.rows) << ranks << " ranks";
-  }
+  for (const int ranks : {2, 3, 8, 16, 512, 2160})
+    expect_read(printed_log({.test = GetParam(), .ranks = ranks}));
 }
 
 TEST_P(EachTest, WithoutRankLinesTheRanksAreRightOrUnknown) {
@@ -103,9 +105,9 @@ TEST(NcclTestsLog, SeveralTestsOfVersion217AreReadAsSeveralByTheirConclusionsAlo
   PrintedLog all;
   for (const PrintedTest& test : kPrintedTests)
     all.add(printed_log({.test = test, .ranks = 16, .era = Era::y2025}));
-  EXPECT_EQ(read(all.text()).rows, all.rows);
+  expect_read(all);
   std::erase_if(all.lines, [](const std::string& l) { return l.find("starting") != l.npos; });
-  EXPECT_EQ(read(all.text()).rows, all.rows);
+  expect_read(all);
 }
 
 TEST(NcclTestsLog, ASectionOfSendReceiveIsLeftOutAndNamed) {
@@ -122,24 +124,25 @@ TEST(NcclTestsLog, ASectionOfSendReceiveIsLeftOutAndNamed) {
 
 TEST(NcclTestsLog, ListedRanksStandWhereTheRoundedBandwidthsAllowThem) {
   // 9.37 / 18.72 fits 634 to 1871 ranks, and every larger number where it reads 18.73.
-  const PrintedRun run{.ranks = 2160, .start_s = 0, .bytes_per_s = 9.366e9};
-  const PrintedLog log = printed_log(run);
-  EXPECT_EQ(read(log.text()).rows, log.rows);
+  const PrintedLog log = printed_log({.ranks = 2160, .start_s = 0, .bytes_per_s = 9.366e9});
+  expect_read(log);
   EXPECT_EQ(read(log.text()).rows.front().ranks_per_node, 8);
 }
 
 TEST(NcclTestsLog, TheRowsAreBelievedBeforeATitle) {
   // A README lists the programs before the output of one of them: 1.875 is of all-reduce alone.
   const PrintedLog log = printed_log({.ranks = 16});
-  const std::string readme =
-      "The programs are\n* all_reduce_perf\n* all_gather_perf\n* reduce_scatter_perf\n";
-  EXPECT_EQ(read(readme + log.text()).rows, log.rows);
-  EXPECT_EQ(read("$ ./reduce_scatter_perf -g 16\n" + log.text()).rows, log.rows);
+  expect_read(log,
+              "The programs are\n* all_reduce_perf\n* all_gather_perf\n* reduce_scatter_perf\n");
+  expect_read(log, "$ ./reduce_scatter_perf -g 16\n");
+  // Debug output before the header is no obstacle.
+  std::string debug;
+  while (debug.size() < 100'000) debug += "node1:77:80 [0] NCCL INFO Channel 00/02 : 0 1 2 3\n";
+  expect_read(log, debug);
 }
 
 TEST(NcclTestsLog, WhatPrintsTheSameAndIsNotNamedIsRefused) {
-  const PrintedTest gather = kPrintedTests[2];
-  const PrintedLog log = printed_log({.test = gather, .checks = false});
+  const PrintedLog log = printed_log({.test = kPrintedTests[2], .checks = false});  // all_gather
   EXPECT_THAT(refusal(log.text()), HasSubstr("all_gather_perf or alltoall_perf print the same"));
   EXPECT_EQ(read(log.text(), {.collective = Collective::all_gather}).rows, log.rows);
 }
@@ -201,13 +204,6 @@ TEST(NcclTestsLog, AFileThatQuotesTheWordsIsNoLog) {
   EXPECT_FALSE(is_collective_log("libfabric:77:core:ofi_hook_perf(): algbw and busbw counters\n"));
   EXPECT_FALSE(is_collective_log("run all_reduce_perf and read algbw, then busbw\n"));
   EXPECT_TRUE(is_collective_log(printed_log({}).text("node1: ")));
-}
-
-TEST(NcclTestsLog, DebugOutputBeforeTheHeaderIsNoObstacle) {
-  const PrintedLog log = printed_log({.ranks = 8});
-  std::string debug;
-  while (debug.size() < 100'000) debug += "node1:77:80 [0] NCCL INFO Channel 00/02 : 0 1 2 3\n";
-  EXPECT_EQ(read(debug + log.text()).rows, log.rows);
 }
 
 /// A log under the accidents of launchers and terminals.

@@ -18,9 +18,7 @@ constexpr std::int64_t kMs = 1'000'000;
 /// Two parameters in one bucket (set 0), or each in its own (sets 1, 2).
 doc::Timeline empty_timeline(const char* mode) {
   doc::Timeline t;
-  t.mode = mode;
-  t.source = std::string(mode) + ".json";
-  t.ranks = 2;
+  t.mode = mode, t.source = t.mode + ".json", t.ranks = 2;
   t.names = {"conv", "fc"};
   t.parameter_names = {"conv.weight", "fc.weight"};
   t.parameter_sets = {{0, 1}, {0}, {1}};
@@ -32,31 +30,35 @@ doc::Event event(TaskKind kind, int rank, int step, std::int64_t start_ms, std::
   return {kind, doc::Resource::host, rank, step, name, set, -1, start_ms * kMs, end_ms * kMs, -1};
 }
 
-/// A step of `length` ms on both ranks: backward 0..10 ms, all-reduce from `start`, which ends at
-/// `length`.
-void add_step(doc::Timeline& t, int step, std::int64_t length, std::int64_t start = 8,
-              const char* variant = "steady") {
+/// A step of `length` ms on both ranks: backward 0..10 ms, all-reduce from 8 to `length`.
+void add_step(doc::Timeline& t, int step, std::int64_t length, const char* variant = "steady") {
   const std::int64_t at = step * 1000;
   for (int rank = 0; rank < 2; ++rank) {
     t.steps.push_back({rank, step, at * kMs, (at + length) * kMs, variant});
     t.events.push_back(event(TaskKind::backward, rank, step, at, at + 10, 1, 0));
-    t.events.push_back(event(TaskKind::all_reduce, rank, step, at + start, at + length, 0));
+    t.events.push_back(event(TaskKind::all_reduce, rank, step, at + 8, at + length, 0));
   }
 }
 
 class Compare : public testing::Test {
  protected:
+  /// Without a warm-up.
+  Comparison compared() const { return compare(predicted, measured, {.warm_up = 0}); }
+  void add_to_both(int step, std::int64_t length, const char* variant = "steady") {
+    for (doc::Timeline* t : {&predicted, &measured}) add_step(*t, step, length, variant);
+  }
+
   doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
 };
 
 TEST_F(Compare, WaitingForALateRankIsNoTransfer) {
-  add_step(predicted, 0, 20), add_step(measured, 0, 20);
+  add_to_both(0, 20);
   measured.events.back().start_ns = 15 * kMs;  // rank 1 joins 7 ms late and is done in 5
   EXPECT_NEAR(*compare(predicted, measured).kinds[1].measured_s, 5e-3, 1e-12);
 }
 
 TEST_F(Compare, JoinsOnTheParameterSetOrTheNameAndListsWhatHasNoPartner) {
-  add_step(predicted, 0, 20), add_step(measured, 0, 20);
+  add_to_both(0, 20);
   for (doc::Event& e : predicted.events)  // a layer that is named without its parameters
     if (e.kind == TaskKind::backward) e.set = -1;
   EXPECT_THAT(compare(predicted, measured).tasks, SizeIs(2));
@@ -74,11 +76,10 @@ TEST_F(Compare, JoinsOnTheParameterSetOrTheNameAndListsWhatHasNoPartner) {
 }
 
 TEST_F(Compare, TwoExchangesOfOneSetAreTwoPhases) {
-  for (doc::Timeline* t : {&predicted, &measured}) {
-    add_step(*t, 0, 20);
+  add_to_both(0, 20);
+  for (doc::Timeline* t : {&predicted, &measured})
     for (int rank = 0; rank < 2; ++rank)
       t->events.push_back(event(TaskKind::all_reduce, rank, 0, 20, 23, 0));
-  }
   const Comparison c = compare(predicted, measured);
   ASSERT_THAT(c.tasks, SizeIs(3));
   EXPECT_EQ(c.tasks[1].phase, 0);
@@ -88,14 +89,13 @@ TEST_F(Compare, TwoExchangesOfOneSetAreTwoPhases) {
 
 TEST_F(Compare, WarmUpIsDroppedAndStated) {
   add_step(predicted, 0, 20);
-  add_step(measured, 0, 500, 8, "first-step");
+  add_step(measured, 0, 500, "first-step");
   for (int s = 1; s < 10; ++s) add_step(measured, s, s == 1 ? 90 : 20);
   const Comparison c = compare(predicted, measured);
-  EXPECT_EQ(c.dropped_steps,
-            2);  // of ten steps two: the first-step variant and the slow one after it
+  EXPECT_EQ(c.dropped_steps, 2);  // of ten: the first-step variant and the slow one after it
   EXPECT_NEAR(*c.step.measured_s, 20e-3, 1e-12);
   // Asked to drop none, the variant that never comes again goes all the same.
-  EXPECT_EQ(compare(predicted, measured, {.warm_up = 0}).dropped_steps, 1);
+  EXPECT_EQ(compared().dropped_steps, 1);
 }
 
 /// K-FAC's step with new inverses comes once in a hundred; the step after it differs from those
@@ -104,10 +104,9 @@ TEST_F(Compare, AStepThatACycleHasOnceCounts) {
   for (const char* phase : {"steady", "steady.dense"}) {
     predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
     const std::string stale = std::string(phase) + ".stale";
-    for (doc::Timeline* t : {&predicted, &measured})
-      for (int s = 0; s < 10; ++s)
-        add_step(*t, s, s == 0 ? 110 : s == 1 ? 30 : 20, 8, s == 0 ? phase : stale.c_str());
-    const Comparison c = compare(predicted, measured, {.warm_up = 0});
+    for (int s = 0; s < 10; ++s)
+      add_to_both(s, s == 0 ? 110 : s == 1 ? 30 : 20, s == 0 ? phase : stale.c_str());
+    const Comparison c = compared();
     EXPECT_EQ(c.dropped_steps, 0);
     EXPECT_NEAR(*c.step.predicted_s, 30e-3, 1e-12);
     EXPECT_NEAR(*c.step.measured_s, 30e-3, 1e-12);
@@ -116,9 +115,8 @@ TEST_F(Compare, AStepThatACycleHasOnceCounts) {
 
 TEST_F(Compare, ARunComparedWithItselfHasNoError) {
   // Two slow steps first: dropped on one side alone they would show as an error.
-  doc::Timeline run = empty_timeline("trained");
-  for (int s = 0; s < 6; ++s) add_step(run, s, s < 2 ? 90 : 20);
-  EXPECT_NEAR(*compare(run, run).step.error(), 0, 1e-12);
+  for (int s = 0; s < 6; ++s) add_step(measured, s, s < 2 ? 90 : 20);
+  EXPECT_NEAR(*compare(measured, measured).step.error(), 0, 1e-12);
 }
 
 TEST_F(Compare, SaysInWhatTheTwoAreNotOfTheSame) {
@@ -141,10 +139,9 @@ TEST_F(Compare, SaysInWhatTheTwoAreNotOfTheSame) {
 TEST_F(Compare, VariantsCountByTheirShare) {
   // Three plain steps of 20 ms for one of 60 ms (an inverse update): 30 ms a step, where a plain
   // median says 20.
-  for (doc::Timeline* t : {&predicted, &measured})
-    for (int s = 0; s < 8; ++s)
-      add_step(*t, s, s % 4 == 0 ? 60 : 20, 8, s % 4 == 0 ? "inverse" : "plain");
-  const Comparison c = compare(predicted, measured, {.warm_up = 0});
+  for (int s = 0; s < 8; ++s)
+    add_to_both(s, s % 4 == 0 ? 60 : 20, s % 4 == 0 ? "inverse" : "plain");
+  const Comparison c = compared();
   EXPECT_NEAR(*c.step.measured_s, 30e-3, 1e-12);
   EXPECT_NEAR(*c.step.error(), 0, 1e-12);
 }
@@ -154,15 +151,13 @@ TEST_F(Compare, NoiseComesFromInterleavedHalvesOfFourStepsOrMore) {
   // 20, 22, 20, 22 ...: the halves' medians are 20 and 22.
   for (int s = 0; s < 8; ++s) {
     add_step(measured, s, s % 2 == 0 ? 20 : 22);
-    EXPECT_EQ(compare(predicted, measured, {.warm_up = 0}).noise_source,
+    EXPECT_EQ(compared().noise_source,
               s < 3 ? std::nullopt : std::optional("halves of the measured run"));
   }
-  EXPECT_NEAR(*compare(predicted, measured, {.warm_up = 0}).step.noise, 0.1, 0.01);
-}
-
-TEST_F(Compare, NoiseOfASecondRunIsItsDifference) {
+  EXPECT_NEAR(*compared().step.noise, 0.1, 0.01);
+  // That of a second run is its difference.
+  measured = empty_timeline("trained");
   doc::Timeline again = measured;
-  add_step(predicted, 0, 20);
   for (int s = 0; s < 4; ++s) add_step(measured, s, 20), add_step(again, s, 21);
   EXPECT_NEAR(*compare(predicted, measured, {.noise = &again}).step.noise, 0.05, 1e-12);
 }
@@ -184,7 +179,7 @@ TEST_F(Compare, KernelsOfAnImportAreTheComputationAndItsLayersTheTasks) {
   // Backward spans 0..10 ms, of which kernels fill 0..8; the all-reduce lasts from 8 to 20: 12 ms
   // of it are exposed, since nothing computes in 8..10. Nobody predicts a kernel.
   measured.mode = "imported";
-  add_step(predicted, 0, 20), add_step(measured, 0, 20);
+  add_to_both(0, 20);
   for (int rank = 0; rank < 2; ++rank)
     measured.events.push_back(event(TaskKind::compute, rank, 0, 0, 8, -1));
   const Comparison c = compare(predicted, measured);

@@ -1,19 +1,23 @@
-// Files as people have them (cases/*.case), and what the documents say that are made of them.
+// Files as people have them, and jobs written down (cases/*.case); what the documents say that are
+// made of them.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <iterator>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/explain/explanation.hpp"
 #include "linerate/explain/program.hpp"
-#include "linerate/trace/importers.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
-#include "linerate/trace/to_workload.hpp"
 #include "support/case_files.hpp"
+#include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -32,6 +36,29 @@ Json matched_of(const Job& job, const MatchResult& matched) {
     all.push_back(ranks);
   }
   return all;
+}
+
+/// "linear 7x3, 40 rows", with groups if there are several; "conv2d" alone without a block.
+std::vector<std::string> layers_of(const doc::Workload& w) {
+  std::vector<std::string> all;
+  for (const doc::Layer& l : w.layers) all.push_back(l.kind);
+  for (const doc::Block& b : w.blocks) {
+    const bool is_unit_wise = b.kind == doc::BlockKind::unit_wise;
+    const std::string groups = b.groups > 1 ? fmt::format(" {} times", b.groups) : "";
+    all.at(static_cast<std::size_t>(b.layer)) += fmt::format(
+        " {}x{}{}, {} rows{}", b.a, b.g, groups, b.rows_g, is_unit_wise ? ", unit-wise" : "");
+    EXPECT_EQ(b.rows_a, is_unit_wise ? 0 : b.rows_g);
+  }
+  return all;
+}
+
+/// Of its gradients, "10x6"; "of 60" without rows.
+std::string shapes_of(const doc::Workload& w) {
+  std::vector<std::string> all;
+  for (const doc::Gradient& g : w.gradients)
+    all.push_back(g.rows ? fmt::format("{}x{}", *g.rows, g.elements / *g.rows)
+                         : fmt::format("of {}", g.elements));
+  return fmt::format("{}", fmt::join(all, " "));
 }
 
 std::string message_or(const auto& document) {
@@ -56,9 +83,13 @@ Json documents_of(std::vector<InputFile> files) {
     all["explain"] = Json::parse(explain_json(b, judge(b)));
     all["matched"] = matched_of(job, matched);
     all["unmatched"] = matched.notes;
+    all["sharding"] = job.sharding;
     all["workload"] = Json::parse(message_or([&] {
-      std::vector<std::string> notes;
-      return doc::to_json(workload_of(job, "job", notes));
+      const ImportedJob imported = import_job(job);
+      all["said"] = imported.notes;
+      all["layers"] = layers_of(imported.workload);
+      all["shapes"] = shapes_of(imported.workload);
+      return doc::to_json(imported.workload);
     }));
     return std::string("null");
   }));
@@ -97,14 +128,116 @@ void expect(const Json& documents, const std::string& line) {
   }
 }
 
+/// A step whose events stand in lines: "op NAME AT US [DIMS]", "function NAME AT US" of autograd,
+/// "optimizer AT", "gradient ELEMENTS AT" and "sum ELEMENTS CALLED AT US [TYPE]". Of a backward
+/// pass there are "node NAME [OPERATOR DIMS]...", "linear ROWS OUT IN" and "grad SHAPE [HOOK
+/// DIMS]". They follow each other from 100 us on, or from where "at US" stands.
+class WrittenStep {
+ public:
+  explicit WrittenStep(double begin) : begin_(begin), now_(begin + 100) {}
+
+  void add(const std::string& line) {
+    std::istringstream in(line);
+    const std::vector<std::string> w{std::istream_iterator<std::string>(in), {}};
+    const auto number = [&](std::size_t i) { return std::stod(w.at(i)); };
+    const auto time = [&](std::size_t i) { return begin_ + number(i); };
+    const auto word = [&](std::size_t i) { return i < w.size() ? w[i] : ""; };
+    if (w.at(0) == "op")
+      run(w.at(1), time(2), number(3), word(4));
+    else if (w[0] == "function")
+      run(kFunction + w.at(1), time(2), number(3), "");
+    else if (w[0] == "optimizer")
+      events.push_back(optimizer_step(time(1)));
+    else if (w[0] == "gradient")
+      events.push_back(trace::gradient(std::stol(w.at(1)), time(2)));
+    else if (w[0] == "sum")
+      events.push_back(gloo_all_reduce(std::stol(w.at(1)), time(2), time(3), number(4),
+                                       word(5).empty() ? "float" : word(5)));
+    else if (w[0] == "at")
+      now_ = time(1);
+    else if (w[0] == "node")
+      node(w.at(1), {w.begin() + 2, w.end()});
+    else if (w[0] == "linear")
+      node("Addmm", {"aten::mm", fmt::format("[{0},{1}],[{1},{2}]", w.at(1), w.at(2), w.at(3)),
+                     "aten::mm", fmt::format("[{1},{0}],[{0},{2}]", w.at(1), w.at(2), w.at(3))});
+    else if (w[0] == "grad")
+      complete(replaced(w.at(1), "_", "\n\t"), word(2), word(3));
+    else
+      throw std::runtime_error("no event: " + line);
+  }
+
+  Events events;
+
+ private:
+  static inline const std::string kFunction = "autograd::engine::evaluate_function: ";
+
+  void run(const std::string& name, double at, double us, const std::string& dims) {
+    events.push_back(host_event(
+        "cpu_op", name, at, us,
+        dims.empty() ? ""
+                     : fmt::format(R"("Input Dims":[{}],"Input type":["float","float"])", dims)));
+  }
+  void node(const std::string& name, const std::vector<std::string>& operators) {
+    run(kFunction + name + "Backward0", now_, static_cast<double>(operators.size()) + 2, "");
+    for (std::size_t i = 0; i + 1 < operators.size(); i += 2)
+      run(operators[i], now_ += 2, 1, operators[i + 1]);
+    now_ += 2;
+  }
+  /// A gradient, with a hook behind it that runs this operator.
+  void complete(const std::string& shape, const std::string& hook, const std::string& dims) {
+    run(kFunction + "torch::autograd::AccumulateGrad", now_, 6, "");
+    events.push_back(
+        host_event("cpu_op", "torch::autograd::AccumulateGrad", now_ + 1, 1, floats(shape)));
+    if (!hook.empty()) run(hook, now_ + 4, 1, dims);
+    now_ += 7;
+  }
+
+  double begin_, now_;
+};
+
+/// Takes "r0,1: " and "2: " off a line; false: it is of other ranks or steps.
+bool is_of(std::string& line, int rank, int step) {
+  for (std::size_t end = 0; (end = line.find(": ")) != line.npos; line.erase(0, end + 2)) {
+    const bool of_ranks = line[0] == 'r';
+    const std::string all = "," + line.substr(of_ranks ? 1 : 0, end - (of_ranks ? 1 : 0)) + ",";
+    if (all.find(fmt::format(",{},", of_ranks ? rank : step)) == all.npos) return false;
+  }
+  return true;
+}
+
+/// Files of all ranks. "job BACKEND RANKS STEPS US": steps, so long, which have a line's event
+/// each.
+std::vector<InputFile> written_job(const std::string& title, const std::string& lines) {
+  std::istringstream in(title);
+  std::string job, backend;
+  int ranks = 0, steps = 0;
+  double us = 0;
+  in >> job >> backend >> ranks >> steps >> us;
+  std::vector<InputFile> files;
+  for (int r = 0; r < ranks; ++r) {
+    const Events events = in_steps(steps, us, [&](int s, double begin) {
+      WrittenStep step(begin);
+      std::istringstream all(lines);
+      for (std::string line; std::getline(all, line);)
+        if (is_of(line, r, s)) step.add(line);
+      return step.events;
+    });
+    files.push_back(
+        InputFile::from_memory(trace_of(r, ranks, events, backend), fmt::format("rank{}.json", r)));
+  }
+  return files;
+}
+
 class TraceCases : public testing::TestWithParam<FileCase> {};
 INSTANTIATE_TEST_SUITE_P(OfFiles, TraceCases, testing::ValuesIn(cases_in(TRACE_CASES)),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(TraceCases, SayWhatIsExpected) {
   std::vector<InputFile> files;
-  for (const auto& [title, text] : GetParam().parts)
+  for (const auto& [title, text] : GetParam().parts) {
     if (title.starts_with("file ")) files.push_back(InputFile::from_memory(text, title.substr(5)));
+    if (title.starts_with("job ")) files = written_job(title, text);
+  }
   const Json documents = documents_of(std::move(files));
   std::istringstream expected(GetParam().part("expect"));
   for (std::string line; std::getline(expected, line);)

@@ -154,50 +154,6 @@ TEST(Sharding, OfAMeshThatSplitsNothingIsDataParallelism) {
     EXPECT_THAT(fsdp_with("gloo:all_gather", shapes).sharding, HasSubstr("FSDP2 (fully_shard)"));
 }
 
-/// Three steps with gradients of 300,000 and 200,000 floats; sums as (elements, when they are asked
-/// for). Forward runs from 0 to 100 us, backward to 300, the optimizer from 900.
-Job job_with_sums(const std::vector<std::pair<long, double>>& sums) {
-  return gloo_job(2, in_steps(3, 1000, [&sums](int, double at) {
-                    Events events = {op("aten::linear", at + 1, 100), gradient(300'000, at + 210),
-                                     gradient(200'000, at + 310), optimizer_step(at + 900)};
-                    double ran = 0;
-                    for (const auto& [elements, asked] : sums) {
-                      ran = std::max(ran, asked + 6);
-                      events.push_back(gloo_all_reduce(elements, at + asked, at + ran, 50));
-                      ran += 50;
-                    }
-                    return events;
-                  }));
-}
-
-TEST(BucketsInUse, ThatAreAskedForAfterBackwardAreNotDdps) {
-  const Job ddp = job_with_sums({{300'000, 215}, {200'000, 315}});
-  EXPECT_EQ(import_job(ddp).workload.current, "ddp");
-  const Job after = job_with_sums({{300'000, 320}, {200'000, 330}});
-  EXPECT_EQ(import_job(after).workload.current, "");
-  const auto plan = check_buckets(after);
-  ASSERT_TRUE(plan);
-  EXPECT_FALSE(plan->matches_rule);
-  EXPECT_THAT(plan->verdict, HasSubstr("2 exchanges, all called after the backward pass"));
-}
-
-TEST(BucketsInUse, HoldUnusedParametersUnderStaticGraph) {
-  // 1.2 MB reach the first limit; the second bucket has 100,000 floats more than backward made.
-  const auto plan = check_buckets(job_with_sums({{300'000, 215}, {300'000, 315}}));
-  ASSERT_TRUE(plan);
-  EXPECT_TRUE(plan->matches_rule);
-  EXPECT_EQ(plan->strategy, "ddp");
-  EXPECT_THAT(plan->verdict, HasSubstr("400000 bytes of the buckets are of parameters that got no "
-                                       "gradient"));
-}
-
-TEST(Sharding, ByTensorsSumsInForward) {
-  const Job tensors = job_with_sums({{50'000, 50}, {50'000, 90}, {50'000, 150}, {50'000, 250}});
-  EXPECT_THAT(tensors.sharding, HasSubstr("tensor parallelism"));
-  // A loss, or statistics of a norm layer, are summed in forward of data parallelism, too.
-  EXPECT_EQ(job_with_sums({{2'000, 50}, {300'000, 215}, {200'000, 315}}).sharding, "");
-}
-
 /// Two ranks that train models of so many floats a gradient in turn, in three steps: forward of
 /// 50 us, 100 us a gradient, an exchange for each bucket (by number of gradients) behind it, an
 /// update.
@@ -320,21 +276,6 @@ TEST(ModelsInTurn, OfOneBackwardPassAreTwoWhereOneRuleFitsNeither) {
   ASSERT_TRUE(plan);
   EXPECT_THAT(plan->verdict, HasSubstr("two models in one backward pass, of 3 and 6 gradients"));
   EXPECT_EQ(plan->strategy, "");
-}
-
-TEST(LocalSgd, IsNoDataParallelExchangeOfGradients) {
-  // 2 MB of parameters are summed after the optimizer's step, or a loss alone.
-  const Job local = job_with_sums({{500'000, 950}}), apart = job_with_sums({{25, 950}});
-  for (const Job* job : {&local, &apart}) {
-    const ImportedJob imported = import_job(*job);
-    EXPECT_NE(imported.note_with("gradients are never exchanged"), "");
-    EXPECT_EQ(imported.workload.current, "");
-    EXPECT_THAT(explain(*job).breakdown.notes, says("are never exchanged"));
-  }
-  EXPECT_THAT(local.notes, says("average 2.00 MB of parameters"));
-  EXPECT_EQ(import_job(job_with_sums({{300'000, 215}, {200'000, 315}, {25, 950}}))
-                .note_with("never exchanged"),
-            "");
 }
 
 TEST(ScalingFactor, NeedsComputationThatWasRecorded) {

@@ -12,10 +12,7 @@
 namespace linerate::trace {
 namespace {
 
-using testing::Contains;
-using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 Explanation explained(Job job) {
   find_one_rank_time(job, std::nullopt);
@@ -159,46 +156,6 @@ TEST(CutSteps, DoNotMakeAJobIrregular) {
   EXPECT_GT(b.steps.back().length_s, 0.017);
   EXPECT_THAT(b.path.irregular, IsEmpty());
   EXPECT_THAT(b.notes, says("step 4 is left out of the verdict"));
-}
-
-/// Steps of three passes; those in `exchanging` send the gradient.
-Job passes_that_exchange(const std::vector<int>& exchanging) {
-  return gloo_job(2, in_steps(4, 1000, [&exchanging](int, double at) {
-                    Events events = {optimizer_step(at + 930)};
-                    for (int pass = 0; pass < 3; ++pass) {
-                      const double b = at + 300 * pass;
-                      append(events, {op("aten::linear", b, 90), gradient(10'000, b + 110)});
-                      if (std::ranges::count(exchanging, pass + 1) > 0)
-                        events.push_back(gloo_all_reduce(10'000, b + 115, b + 120, 50));
-                    }
-                    return events;
-                  }));
-}
-
-TEST(Passes, ThatExchangeAreToldFromThoseThatDoNot) {
-  struct Case {
-    std::vector<int> exchanging;
-    std::string says;  // besides how many add up
-  };
-  const std::vector<Case> cases = {
-      {{3}, ""},
-      {{1, 2, 3}, "every one of these passes exchanges its gradients"},
-      {{1}, "of these 3 passes pass 1 exchanges gradients and the later ones do not"},
-      {{1, 2}, "of these 3 passes passes 1, 2 exchange gradients and the later ones do not"},
-      {{1, 3}, "of these 3 passes passes 1, 3 exchange gradients; no_sync()"}};
-  for (const Case& c : cases) {
-    const Job job = passes_that_exchange(c.exchanging);
-    const ImportedJob imported = import_job(job);
-    const Breakdown b = break_down(job);
-    EXPECT_EQ(imported.workload.accumulation, 3);
-    for (const std::vector<std::string>& notes : {imported.notes, b.notes}) {
-      EXPECT_THAT(notes, says("gradients of 3 backward passes add up"));
-      if (c.says.empty())
-        EXPECT_THAT(notes, Not(says("no_sync")));
-      else
-        EXPECT_THAT(notes, Contains(HasSubstr(c.says)));
-    }
-  }
 }
 
 // ---- pauses ----

@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <filesystem>
+#include <map>
+#include <tuple>
 
 #include "linerate/core/bucket_limits.hpp"
 #include "linerate/explain/explanation.hpp"
+#include "linerate/models/workload.hpp"
 #include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "support/sample_workloads.hpp"
@@ -17,7 +21,6 @@ namespace linerate::trace {
 namespace {
 
 using doc::OtherCollective;
-using doc::StepPlace;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -72,20 +75,6 @@ TEST(Workload, APauseIsOfTheStepOfOneRankOrOfNoStepAndSaid) {
   }
 }
 
-TEST(Workload, ASlowBackwardOfOneStepIsNoLayersTime) {
-  const ImportedJob i = import_job(
-      gloo_job(1, in_steps(3, 1000, [](int s, double at) {
-                 return Events{gradient(1000, at + 110), gradient(500, at + (s == 2 ? 510 : 210)),
-                               optimizer_step(at + 600)};
-               })));
-  // Backward begins 5 us in front of the first gradient; the second is there 100 us after it.
-  ASSERT_EQ(i.workload.gradients.size(), 2u);
-  EXPECT_NEAR(i.workload.gradients[0].ready_s, 5e-6, 1e-9);
-  EXPECT_NEAR(i.workload.gradients[1].ready_s, 105e-6, 1e-9);
-  EXPECT_NEAR(*i.workload.layers[0].backward_s, 100e-6, 1e-9);
-  EXPECT_NEAR(i.workload.backward_s, 105e-6, 1e-9);
-}
-
 TEST(Workload, WithoutShapesTheBucketsTimesAreMediansToo) {
   // A bucket of 1000 halves begins 400 us into each step, 900 in the last one.
   Events events;
@@ -105,38 +94,6 @@ TEST(Workload, WithoutShapesTheBucketsTimesAreMediansToo) {
   EXPECT_NEAR(*i.workload.step_s, 900e-6, 1e-9);
 }
 
-TEST(Workload, PassesOfOneStepThatAccumulateAreToldApart) {
-  // Three times forward and the same two gradients; the last pass is exchanged.
-  const ImportedJob i = import_job(gloo_job(
-      2, in_steps(3, 1000, [](int, double at) {
-        Events events = {gloo_all_reduce(2000, at + 815, at + 820, 100), optimizer_step(at + 930)};
-        for (const double b : {at, at + 300, at + 600})
-          append(events,
-                 {op("aten::linear", b, 90), gradient(1000, b + 110), gradient(1000, b + 210)});
-        return events;
-      })));
-  EXPECT_EQ(i.workload.accumulation, 3);
-  EXPECT_EQ(i.workload.gradients.size(), 2u);
-  EXPECT_EQ(i.workload.gradient_bytes(), 8000);
-  EXPECT_NEAR(i.workload.backward_s, 105e-6, 1e-9);
-  EXPECT_NEAR(*i.workload.step_s, 900e-6, 1e-9);  // 1000 us less the exposed 100
-  EXPECT_NEAR(*i.workload.forward_s, 705e-6, 1e-9);
-  EXPECT_EQ(i.workload.current, "ddp");
-  EXPECT_THAT(i.note_with("3 backward passes add up"), HasSubstr("only the last backward pass"));
-  EXPECT_THAT(i.note_with("no_sync"), IsEmpty());
-}
-
-TEST(Workload, EqualLayersOfOnePassAreNotSeveralPasses) {
-  const ImportedJob i =
-      import_job(gloo_job(1, in_steps(3, 1000, [](int, double at) {
-                            return Events{op("aten::linear", at, 90), gradient(1000, at + 110),
-                                          gradient(1000, at + 210),   gradient(1000, at + 310),
-                                          gradient(1000, at + 410),   optimizer_step(at + 900)};
-                          })));
-  EXPECT_EQ(i.workload.accumulation, 1);
-  EXPECT_EQ(i.workload.gradients.size(), 4u);
-}
-
 TEST(Workload, MarkedStepsThatOnlyAccumulateAreOneStepTogether) {
   // An optimizer runs in every third marked step, of 300 us; the others last 200 us.
   Events events;
@@ -151,17 +108,6 @@ TEST(Workload, MarkedStepsThatOnlyAccumulateAreOneStepTogether) {
   EXPECT_EQ(i.workload.accumulation, 3);
   EXPECT_NEAR(*i.workload.step_s, 700e-6, 1e-9);
   EXPECT_NEAR(*i.workload.forward_s, 400e-6 + 105e-6, 1e-9);
-}
-
-TEST(Workload, AccumulationWithoutAnOptimizersMarkIsFoundByTheExchanges) {
-  const ImportedJob i = import_job(gloo_job(
-      2, in_steps(6, 1000, [](int s, double at) {
-        // A loss is summed in every step: no exchange of gradients.
-        Events events = {gradient(100'000, at + 110), gloo_all_reduce(1, at + 300, at + 310, 10)};
-        if (s % 2 == 1) events.push_back(gloo_all_reduce(100'000, at + 120, at + 130, 100));
-        return events;
-      })));
-  EXPECT_EQ(i.workload.accumulation, 2);
 }
 
 /// Sizes in bytes, for gradients in the given order, all of one dtype. A bucket closes with the
@@ -219,25 +165,6 @@ TEST(BucketLimits, AreTheRangesInWhichTheRuleCutsSo) {
       gradients, std::vector<std::int64_t>{12, 5 * kMiB, 999, 4 * kMiB + 6 * kMiB, 1 * kMiB}, kept);
   ASSERT_TRUE(others);
   EXPECT_THAT(kept, ElementsAre(1, 3, 4));
-}
-
-TEST(Workload, TheCapThatTheTraceShowsIsTheStrategyInUse) {
-  // Four gradients of 2 MiB; two buckets of 4 MiB: a cap above 2 and up to 4 MiB, for the first
-  // too.
-  constexpr long kElements = 1 << 19;
-  const auto of_type = [](const char* type) {
-    return import_job(
-        gloo_job(2, in_steps(3, 2000, [type](int, double at) {
-                   Events events = {op("aten::linear", at, 90), optimizer_step(at + 900)};
-                   for (int g = 0; g < 4; ++g)
-                     events.push_back(gradient(kElements, at + 110 + 100 * g));
-                   for (const double call : {at + 215, at + 415})
-                     events.push_back(gloo_all_reduce(2 * kElements, call, call + 5, 50, type));
-                   return events;
-                 })));
-  };
-  EXPECT_EQ(of_type("float").workload.current, "ddp(bucket_cap_mb=4)");
-  EXPECT_EQ(of_type("c10::Half").workload.current, "ddp(bucket_cap_mb=4, wire=fp16)");
 }
 
 TEST(ImportedTimeline, HasTheTasksThatAPredictionHas) {
@@ -307,96 +234,48 @@ TEST(RecordedWorkload, TwoThreadsOfGlooAreMatchedInTheOrderOfIssue) {
   EXPECT_TRUE(b.buckets && b.buckets->matches_rule);
 }
 
-// ---- buckets ----
+// ---- shapes; cases/layer_shapes.case has those of small networks ----
 
-constexpr long kMiB = 1 << 18;  // elements of it
-
-/// A job of two ranks whose backward passes make these gradients ready (elements) and exchange
-/// these buckets, with a flag for each of `parameters` behind them.
-Job job_with(const std::vector<long>& gradients, const std::vector<long>& buckets,
-             long parameters) {
-  const Events events = in_steps(3, 4000, [&](int, double at) {
-    Events of_step = {op("aten::linear", at, 90), optimizer_step(at + 3000)};
-    double b = at + 115;  // while backward goes on
-    for (std::size_t g = 0; g < gradients.size(); ++g)
-      of_step.push_back(gradient(gradients[g], at + 110 + 100 * static_cast<double>(g)));
-    for (const long elements : buckets) {
-      of_step.push_back(gloo_all_reduce(elements, b, b + 5, 50));
-      b += 60;
-    }
-    if (parameters > 0) of_step.push_back(gloo_all_reduce(parameters, b, b + 5, 50, "int"));
-    return of_step;
+TEST(LayerShapes, WithoutThemTheWorkloadSaysNothing) {
+  const Events events = in_steps(3, 1000, [](int, double at) {
+    return Events{kernel("ncclDevKernel_AllReduce_Sum_f32", at + 400, 100,
+                         collective("allreduce", 1000, 2), 9)};
   });
-  return gloo_job(2, events);
-}
-BucketPlan plan_of(const std::vector<long>& gradients, const std::vector<long>& buckets,
-                   long parameters) {
-  return check_buckets(job_with(gradients, buckets, parameters)).value();
+  const ImportedJob i = import_job(job_from(trace_of(0, 2, events)));
+  EXPECT_FALSE(i.workload.knows_shapes());
+  EXPECT_THAT(i.note_with("record_shapes"), HasSubstr("powersgd, acpsgd and kfac"));
 }
 
-TEST(BucketRule, FlagsOfEachParameterSayThatTheSmallBucketIsTheLastOne) {
-  // As registered 1, 2 | 2, 2 MiB, cut from the front at 1 MiB and at the end.
-  const std::vector<long> gradients = {2 * kMiB, 2 * kMiB, 2 * kMiB, kMiB};
-  const BucketPlan unused = plan_of(gradients, {6 * kMiB, kMiB}, 4);
-  EXPECT_EQ(unused.strategy, "ddp(small=last)");
-  EXPECT_TRUE(unused.matches_rule);
-  EXPECT_THAT(unused.bytes, ElementsAre(24 * kMiB, 4 * kMiB));
-  EXPECT_THAT(unused.verdict, HasSubstr("find_unused_parameters"));
-  // A cap, for all buckets alike: 1 + 2 and 2 + 2 MiB reach 3.
-  EXPECT_EQ(plan_of(gradients, {4 * kMiB, 3 * kMiB}, 4).strategy,
-            "ddp(bucket_cap_mb=3, small=last)");
-  // The same buckets without flags are of limits in ready order, where such exist.
-  EXPECT_EQ(plan_of(gradients, {6 * kMiB, kMiB}, 0).strategy, "ddp(bucket_cap_mb=5)");
-}
-
-TEST(BucketRule, ParametersWithoutAGradientAreCountedAndTheirPlaceIsTried) {
-  // Two of six parameters, of half a MiB together, wherever they are registered.
-  const std::vector<long> gradients = {2 * kMiB, 2 * kMiB, 2 * kMiB, kMiB};
-  const BucketPlan plan = plan_of(gradients, {6 * kMiB + kMiB / 2, kMiB}, 6);
-  EXPECT_EQ(plan.strategy, "ddp(small=last)");
-  EXPECT_THAT(plan.verdict, HasSubstr("2 of 6 parameters got no gradient, and 524288 bytes"));
-  // Buckets that no limit cuts: 3 + 3 MiB in one, then 1 alone.
-  const BucketPlan none = plan_of({2 * kMiB, kMiB, 3 * kMiB, 3 * kMiB, kMiB},
-                                  {2 * kMiB, kMiB, 6 * kMiB + kMiB / 2, kMiB}, 7);
-  EXPECT_EQ(none.strategy, "");
-  EXPECT_THAT(none.verdict, HasSubstr("its limits are not known"));
-  EXPECT_THAT(none.verdict, HasSubstr("2 of 7 parameters"));
-}
-
-TEST(BucketRule, WhatIsSentBehindTheOptimizerIsNoGradient) {
-  // Every second step averages the 1500 parameters: behind the optimizer, or, as a gradient's
-  // exchange would be, before it.
-  const auto job = [](double called) {
-    return gloo_job(2, in_steps(6, 1000, [called](int s, double at) {
-                      Events events = {op("aten::linear", at, 90), gradient(1000, at + 110),
-                                       gradient(500, at + 210), optimizer_step(at + 300)};
-                      if (s % 2 == 1)
-                        events.push_back(gloo_all_reduce(1500, at + called, at + called + 5, 50));
-                      return events;
-                    }));
+TEST(LayerShapes, OfRecordedResNet50AreThoseOfTheZoo) {
+  const std::filesystem::path folder = "../shared/gpu";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is absent";
+  doc::Workload zoo = models::workload("resnet50", {.batch = 32});
+  // Both branches of a block run in either order: compared without it.
+  const auto counted = [](const doc::Workload& w) {
+    std::map<std::tuple<std::string, doc::BlockKind, std::int64_t, std::int64_t, int, std::int64_t,
+                        std::int64_t>,
+             int>
+        blocks;
+    for (const doc::Block& b : w.blocks)
+      ++blocks[{w.layers.at(static_cast<std::size_t>(b.layer)).kind, b.kind, b.a, b.g, b.groups,
+                b.rows_a, b.rows_g}];
+    return blocks;
   };
-  const Job averaged = job(320);
-  EXPECT_FALSE(check_buckets(averaged));
-  EXPECT_EQ(import_job(averaged).workload.current, "");
-  EXPECT_EQ(break_down(averaged).collective_bytes, 3 * 6000);
-  EXPECT_EQ(break_down(averaged).gradient_bytes, std::nullopt);
-  EXPECT_EQ(import_job(job(220)).workload.current, "ddp");
-  EXPECT_EQ(import_job(job(303)).workload.current, "ddp");  // asked for by the optimizer's step
-}
-
-TEST(BucketRule, FlagsAndWhatTheForwardPassSendsAreNoGradientsEither) {
-  const Breakdown flags = break_down(job_with({3, 2}, {5}, 2));
-  EXPECT_EQ(flags.collective_bytes, 3 * (20 + 8));
-  EXPECT_EQ(flags.gradient_bytes, 3 * 20);
-  // Statistics of a norm layer, 8 floats, in front of a bucket of 1000.
-  const Breakdown b = break_down(gloo_job(
-      2, in_steps(3, 1000, [](int, double at) {
-        return Events{op("aten::batch_norm", at, 90), gloo_all_reduce(8, at + 20, at + 25, 5),
-                      gradient(1000, at + 110), gloo_all_reduce(1000, at + 120, at + 125, 50),
-                      optimizer_step(at + 300)};
-      })));
-  EXPECT_EQ(b.gradient_bytes, 3 * 4000);
-  EXPECT_EQ(b.collective_bytes, 3 * 4032);
+  const auto matrices = [](const doc::Workload& w) {
+    std::map<std::pair<std::int64_t, std::int64_t>, int> shapes;
+    for (const doc::Gradient& g : w.gradients) ++shapes[{g.elements, *g.rows}];
+    return shapes;
+  };
+  for (const char* name : {"un", "10G", "psgd_10G", "fp16_10G", "slowgpu"}) {
+    std::vector<std::filesystem::path> files;
+    for (const char* rank : {"0", "1"})
+      files.push_back(folder / fmt::format("resnet50_{}_r{}.json.gz", name, rank));
+    const ImportedJob i = import_job(load_job(files));
+    EXPECT_EQ(i.workload.gradients.size(), 161u) << name;
+    EXPECT_EQ(counted(i.workload), counted(zoo)) << name;
+    EXPECT_EQ(matrices(i.workload), matrices(zoo)) << name;
+    EXPECT_THAT(i.note_with("kfac"), IsEmpty()) << name;
+  }
 }
 
 // ---- what a job sends besides gradients stands in its Workload, where it ran ----

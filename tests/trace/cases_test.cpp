@@ -61,6 +61,17 @@ std::string shapes_of(const doc::Workload& w) {
   return fmt::format("{}", fmt::join(all, " "));
 }
 
+/// "all-gather 1028 each, forward 300 us": to 50 us.
+std::vector<std::string> others_of(const doc::Workload& w) {
+  std::vector<std::string> all;
+  for (const doc::OtherCollective& o : w.other_collectives)
+    all.push_back(fmt::format("{} {}{}, {} {:g} us{}", name_of(o.collective), o.bytes,
+                              o.per_rank ? " each" : "", name_of(o.place),
+                              50 * std::round(o.at_s * 1e6 / 50),
+                              o.every > 1 ? fmt::format(", every {}", o.every) : ""));
+  return all;
+}
+
 std::string message_or(const auto& document) {
   try {
     return document();
@@ -81,6 +92,10 @@ Json documents_of(std::vector<InputFile> files) {
     all["origin_ns"] = job.origin_ns;
     all["notes"] = job.notes;
     all["explain"] = Json::parse(explain_json(b, judge(b)));
+    Job with_time = job;
+    find_one_rank_time(with_time, std::nullopt);  // as the command does
+    const Explanation explained = explain(with_time);
+    all["explained"] = Json::parse(explain_json(explained.breakdown, explained.verdict));
     all["matched"] = matched_of(job, matched);
     all["unmatched"] = matched.notes;
     all["sharding"] = job.sharding;
@@ -89,6 +104,7 @@ Json documents_of(std::vector<InputFile> files) {
       all["said"] = imported.notes;
       all["layers"] = layers_of(imported.workload);
       all["shapes"] = shapes_of(imported.workload);
+      all["others"] = others_of(imported.workload);
       return doc::to_json(imported.workload);
     }));
     return std::string("null");
@@ -128,13 +144,15 @@ void expect(const Json& documents, const std::string& line) {
   }
 }
 
-/// A step whose events stand in lines: "op NAME AT US [DIMS]", "function NAME AT US" of autograd,
-/// "optimizer AT", "gradient ELEMENTS AT" and "sum ELEMENTS CALLED AT US [TYPE]". Of a backward
-/// pass there are "node NAME [OPERATOR DIMS]...", "linear ROWS OUT IN" and "grad SHAPE [HOOK
-/// DIMS]". They follow each other from 100 us on, or from where "at US" stands.
+/// A step whose events stand in lines.
+/// - Of the host: "op NAME AT US [DIMS]", "function NAME AT US" of autograd, "optimizer AT",
+///   "gradient ELEMENTS AT", "mark NAME AT US [FLOATS]", "sum ELEMENTS CALLED AT US [TYPE]".
+/// - Of a device: "kernel AT US NAME" and "nccl NAME OPERATION ELEMENTS AT US [TYPE]".
+/// - Of a backward pass: "node NAME [OPERATOR DIMS]...", "linear ROWS OUT IN", "grad SHAPE [HOOK
+///   DIMS]". They follow each other from 100 us on, or from where "at US" stands.
 class WrittenStep {
  public:
-  explicit WrittenStep(double begin) : begin_(begin), now_(begin + 100) {}
+  WrittenStep(double begin, int ranks) : begin_(begin), now_(begin + 100), ranks_(ranks) {}
 
   void add(const std::string& line) {
     std::istringstream in(line);
@@ -149,7 +167,18 @@ class WrittenStep {
     else if (w[0] == "optimizer")
       events.push_back(optimizer_step(time(1)));
     else if (w[0] == "gradient")
-      events.push_back(trace::gradient(std::stol(w.at(1)), time(2)));
+      events.push_back(w.at(1) == "-" ? gradient(time(2)) : gradient(std::stol(w[1]), time(2)));
+    else if (w[0] == "mark")
+      events.push_back(host_event("user_annotation", w.at(1), time(2), number(3),
+                                  word(4).empty() ? "" : floats(std::stol(word(4))),
+                                  word(4).empty() ? 1 : 50));
+    else if (w[0] == "kernel")
+      events.push_back(
+          kernel(line.substr(line.find(w.at(3), line.find(w[2]))), time(1), number(2)));
+    else if (w[0] == "nccl")
+      events.push_back(kernel(
+          w.at(1), time(4), number(5),
+          collective(w[2], std::stol(w[3]), ranks_, "", word(6).empty() ? "Float" : word(6)), 20));
     else if (w[0] == "sum")
       events.push_back(gloo_all_reduce(std::stol(w.at(1)), time(2), time(3), number(4),
                                        word(5).empty() ? "float" : word(5)));
@@ -193,6 +222,7 @@ class WrittenStep {
   }
 
   double begin_, now_;
+  int ranks_;
 };
 
 /// Takes "r0,1: " and "2: " off a line; false: it is of other ranks or steps.
@@ -205,23 +235,29 @@ bool is_of(std::string& line, int rank, int step) {
   return true;
 }
 
-/// Files of all ranks. "job BACKEND RANKS STEPS US": steps, so long, which have a line's event
-/// each.
+/// Files of all ranks. "job BACKEND RANKS STEPS US,US...": steps, in turn so long, which have each
+/// line's events.
 std::vector<InputFile> written_job(const std::string& title, const std::string& lines) {
   std::istringstream in(title);
   std::string job, backend;
   int ranks = 0, steps = 0;
-  double us = 0;
-  in >> job >> backend >> ranks >> steps >> us;
+  in >> job >> backend >> ranks >> steps;
+  std::vector<double> us;
+  for (std::string one; std::getline(in, one, ',');) us.push_back(std::stod(one));
   std::vector<InputFile> files;
   for (int r = 0; r < ranks; ++r) {
-    const Events events = in_steps(steps, us, [&](int s, double begin) {
-      WrittenStep step(begin);
+    Events events;
+    double begin = 0;
+    for (int s = 0; s < steps; ++s) {
+      const double length = us.at(static_cast<std::size_t>(s) % us.size());
+      events.push_back(step(s, begin, length));
+      WrittenStep written(begin, ranks);
       std::istringstream all(lines);
       for (std::string line; std::getline(all, line);)
-        if (is_of(line, r, s)) step.add(line);
-      return step.events;
-    });
+        if (is_of(line, r, s)) written.add(line);
+      append(events, written.events);
+      begin += length;
+    }
     files.push_back(
         InputFile::from_memory(trace_of(r, ranks, events, backend), fmt::format("rank{}.json", r)));
   }

@@ -337,41 +337,6 @@ TEST_P(CriticalPaths, ADelayInSomeStepsIsCountedAndNotWateredDownByWhatTheRankIs
   }
 }
 
-TEST(CriticalPath, APauseInsideAnOperatorIsNoWaitForACommunicationThatEndsMeanwhile) {
-  // In ms: rank 0 asks for bucket 0 at 10 and pauses in a hook from 12 to 110; rank 1 pauses before
-  // backward and asks for it at 70. It ends at 71, long before rank 0 goes on: late is rank 0.
-  const auto event = [](const char* category, const char* name, long from, long to, int tid = 1,
-                        const std::string& args = "") {
-    return host_event(category, name, 1000. * from, 1000. * (to - from), args, tid);
-  };
-  constexpr const char* kNode =
-      "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
-  const std::string kFloats = floats(1000);
-  std::vector<std::string> ranks;
-  for (const int rank : {0, 1}) {
-    const long first = rank == 0 ? 10 : 70, hook = rank == 0 ? 12 : 72,
-               second = rank == 0 ? 112 : 74;
-    ranks.push_back(gloo_trace(
-        rank, 2, in_steps(4, 120'000, [&](int s, double) {
-          const long t = 120L * s;
-          return Events{
-              event("cpu_op", "aten::addmm", t, t + 10),
-              event("cpu_op", "c10d::allreduce_", t + first, t + first),
-              event("user_annotation", "gloo:all_reduce", t + first, t + 71, 2, kFloats),
-              event("cpu_op", kNode, t + hook, t + second),
-              event("cpu_op", "aten::mm", t + second - 2, t + second),
-              event("cpu_op", "c10d::allreduce_", t + second, t + second),
-              event("user_annotation", "gloo:all_reduce", t + second, t + 113, 3, kFloats),
-              event("user_annotation", "Optimizer.step#SGD.step", t + 113, t + 120),
-              event("cpu_op", "aten::add_", t + 113, t + 120)};
-        })));
-  }
-  const Breakdown b = break_down(job_of_ranks(ranks));
-  const Cause c = expect_late(b, 0, 0.039, 4);  // rank 1 waits from 70 to 71
-  EXPECT_EQ(c.where, StepPhase::backward);
-  EXPECT_NEAR(c.gain_share.value_or(0), 38.0 / 120, kExact);
-}
-
 TEST(ExplainJson, CausesAreKeysAndUnknownPlacesNull) {
   const Breakdown b = break_down(job_of(late({2}, 1, 1, 60'000), Recorded::kernels));
   EXPECT_THAT(explain_json(b, judge(b)),

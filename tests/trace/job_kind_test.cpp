@@ -8,8 +8,6 @@
 #include "linerate/explain/explanation.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/job/periods.hpp"
-#include "linerate/trace/to_workload.hpp"
-#include "support/says.hpp"
 #include "trace/kineto_text.hpp"
 #include "trace/synthetic_job.hpp"
 
@@ -56,45 +54,6 @@ TEST(KernelNames, OfEveryLibraryThatCommunicatesAreKnown) {
   }
 }
 
-/// Four steps of 5,200 us: 3,000 of computation, then 2,000 of `name`, then 200 of NCCL.
-Job with_kernel(const std::string& name) {
-  Job job = nccl_job(2, in_steps(4, 5'200, [&name](int, double at) {
-                       return Events{kernel("gemm", at, 3'000), kernel(name, at + 3'000, 2'000),
-                                     kernel("ncclDevKernel_AllGather_RING_LL", at + 5'000, 200,
-                                            collective("_allgather_base", 1'000'000, 2), 20)};
-                     }));
-  find_one_rank_time(job, std::nullopt);
-  return job;
-}
-
-TEST(OtherKernels, OfAKnownLibraryAreCommunicationAndNamed) {
-  const Explanation e = explain(with_kernel("vllm::cross_device_reduce_1stage<float, 2>"));
-  EXPECT_EQ(e.verdict.finding, Finding::network_bound);
-  EXPECT_NEAR(e.verdict.exposed_share, 2.2 / 5.2, 1e-6);
-  EXPECT_NEAR(*e.breakdown.scaling_factor, 3.0 / 5.2, 1e-3);
-  EXPECT_THAT(e.breakdown.notes, says("counted as communication by their names: "
-                                      "vllm::cross_device_reduce_1stage<float, 2> (8.00 ms)"));
-}
-
-TEST(OtherKernels, ThatOnlySoundLikeItLeaveVerdictAndT1Open) {
-  const Explanation e = explain(with_kernel("house_allreduce_kernel"));
-  EXPECT_EQ(e.verdict.finding, Finding::inconclusive);
-  EXPECT_THAT(e.verdict.reason, HasSubstr("between 3.8 % and 42 % of the step"));
-  EXPECT_THAT(e.verdict.reason, HasSubstr("house_allreduce_kernel"));
-  const doc::Bounded& alone = e.breakdown.one_rank->step_s;
-  EXPECT_LE(*alone.low, 3.0e-3 + 1e-9);
-  EXPECT_NEAR(*alone.high, 5.0e-3, 1e-5);
-  EXPECT_THAT(e.breakdown.one_rank->origin, HasSubstr("sound like communication"));
-}
-
-TEST(OtherKernels, WithoutOneThatSoundsLikeItT1IsUnknown) {
-  Job job = nccl_job(
-      2, in_steps(3, 1'000, [](int, double at) { return Events{kernel("gemm", at, 900)}; }));
-  find_one_rank_time(job, std::nullopt);
-  EXPECT_FALSE(job.one_rank);
-  EXPECT_FALSE(break_down(job).scaling_factor);
-}
-
 /// The device was still at `before` when the recording began, and a copy ran earlier.
 std::string with_before(std::string trace, const std::string& before) {
   const std::string events = "\"traceEvents\":[";
@@ -117,41 +76,6 @@ TEST(KernelsFromBefore, OfBeforeTheRecordingBelongToNoStep) {
   EXPECT_EQ(two.gradient_bytes(), one.gradient_bytes());
   EXPECT_EQ(two.current, one.current);
   EXPECT_NEAR(*two.step_s, *one.step_s, 0.01 * *one.step_s);
-}
-
-/// An FSDP job over Gloo: what it asks for in each step, besides the sum of both gradients.
-Job fsdp_with(const std::string& other, bool shapes = true, bool by_module = false) {
-  return gloo_job(
-      2, in_steps(3, 1000, [&](int, double at) {
-        Events events = {host_event("user_annotation", "FSDP::root_pre_forward", at + 1, 5),
-                         op("aten::linear", at + 10, 80),
-                         gloo_all_reduce(by_module ? 500 : 1500, at + 220, at + 230, 100),
-                         optimizer_step(at + 900)};
-        if (!other.empty())
-          append(events, {host_event("cpu_op", "c10d::_allgather_base_", at + 12, 5,
-                                     floats("[3000],[1500]", R"(float","float)")),
-                          host_event("user_annotation", other, at + 20, 30, floats(1500), 50)});
-        for (const auto& [elements, ready] : {std::pair(1000L, 110), std::pair(500L, 210)})
-          events.push_back(shapes ? gradient(elements, at + ready) : gradient(at + ready));
-        if (by_module) events.push_back(gloo_all_reduce(1000, at + 115, at + 120, 50));
-        return events;
-      }));
-}
-
-TEST(Sharding, OfAMeshThatSplitsNothingIsDataParallelism) {
-  const Job whole = fsdp_with("");
-  EXPECT_EQ(whole.sharding, "");
-  EXPECT_THAT(whole.notes, says("FSDP2 (fully_shard) sums whole gradients"));
-  const ImportedJob imported = import_job(whole);
-  EXPECT_EQ(imported.workload.gradient_bytes(), 6000);
-  EXPECT_EQ(imported.workload.current, "ddp");
-  EXPECT_EQ(fsdp_with("", false).sharding, "");
-  // Each module by itself is no bucket of DDP's, whatever its limits.
-  const auto plan = check_buckets(fsdp_with("", true, true));
-  ASSERT_TRUE(plan);
-  EXPECT_THAT(plan->verdict, HasSubstr(plan->matches_rule ? "DDP's rule" : "one for each module"));
-  for (const bool shapes : {true, false})
-    EXPECT_THAT(fsdp_with("gloo:all_gather", shapes).sharding, HasSubstr("FSDP2 (fully_shard)"));
 }
 
 /// Two ranks that train models of so many floats a gradient in turn, in three steps: forward of
@@ -276,29 +200,6 @@ TEST(ModelsInTurn, OfOneBackwardPassAreTwoWhereOneRuleFitsNeither) {
   ASSERT_TRUE(plan);
   EXPECT_THAT(plan->verdict, HasSubstr("two models in one backward pass, of 3 and 6 gradients"));
   EXPECT_EQ(plan->strategy, "");
-}
-
-TEST(ScalingFactor, NeedsComputationThatWasRecorded) {
-  const auto explained = [](Job job) {
-    find_one_rank_time(job, std::nullopt);
-    return explain(job).breakdown;
-  };
-  const auto computing = [&](double us) {
-    return explained(nccl_job(2, in_steps(3, 1'000, [us](int, double at) {
-                                return Events{
-                                    kernel("gemm", at, us),
-                                    kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 500, 400,
-                                           collective("allreduce", 1'000'000, 2), 20)};
-                              })));
-  };
-  EXPECT_TRUE(computing(500).scaling_factor);
-  EXPECT_FALSE(computing(4).scaling_factor);
-  EXPECT_THAT(computing(4).notes, says("no scaling factor: 4.00 us of computation are recorded"));
-  const Breakdown host = explained(job_from(trace_of(0, 1, in_steps(3, 1'000, [](int, double at) {
-                                                       return Events{op("aten::linear", at, 500)};
-                                                     }))));
-  EXPECT_FALSE(host.scaling_factor);
-  EXPECT_THAT(host.notes, says("no scaling factor: no activity of a device"));
 }
 
 }  // namespace

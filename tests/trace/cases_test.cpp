@@ -15,6 +15,7 @@
 #include "linerate/doc/json.hpp"
 #include "linerate/explain/explanation.hpp"
 #include "linerate/explain/program.hpp"
+#include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "support/case_files.hpp"
 #include "trace/kineto_text.hpp"
@@ -52,12 +53,13 @@ std::vector<std::string> layers_of(const doc::Workload& w) {
   return all;
 }
 
-/// Of its gradients, "10x6"; "of 60" without rows.
+/// Of its gradients, "10x6"; "60" without rows; "10x6 of 1" of the second model of a step.
 std::string shapes_of(const doc::Workload& w) {
   std::vector<std::string> all;
   for (const doc::Gradient& g : w.gradients)
-    all.push_back(g.rows ? fmt::format("{}x{}", *g.rows, g.elements / *g.rows)
-                         : fmt::format("of {}", g.elements));
+    all.push_back((g.rows ? fmt::format("{}x{}", *g.rows, g.elements / *g.rows)
+                          : std::to_string(g.elements)) +
+                  (g.turn > 0 ? fmt::format(" of {}", g.turn) : ""));
   return fmt::format("{}", fmt::join(all, " "));
 }
 
@@ -99,6 +101,7 @@ Json documents_of(std::vector<InputFile> files) {
     all["matched"] = matched_of(job, matched);
     all["unmatched"] = matched.notes;
     all["sharding"] = job.sharding;
+    all["turns"] = turns_of(job);
     all["workload"] = Json::parse(message_or([&] {
       const ImportedJob imported = import_job(job);
       all["said"] = imported.notes;

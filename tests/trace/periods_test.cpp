@@ -80,29 +80,6 @@ TEST(PeriodsOfTime, ALoaderThatIsSlowEveryFewStepsRepeats) {
   EXPECT_EQ(once.path.irregular.size(), 1u);
 }
 
-TEST(PeriodsOfTime, InversesOfKfacEveryFewStepsBelongToTheStep) {
-  // 20 ms of kernels in each step, 8 ms of factorisations in every fourth one, 2 ms of a sum.
-  for (const int every : {3, 4, 5}) {
-    Events events;
-    double at = 0;
-    for (int s = 0; s < 3 * every; ++s) {
-      const double inverses = s % every == 1 ? 8'000 : 0, update = at + 20'000 + inverses;
-      append(events, {kernel("gemm", at, 18'000),
-                      kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 18'000, 2'000,
-                             collective("allreduce", 1'000'000, 2), 20),
-                      kernel("update", update, 2'000), step(s, at, update + 2'000 - at)});
-      if (inverses > 0) events.push_back(kernel("potrf_cholesky", at + 20'000, inverses));
-      at = update + 2'000;
-    }
-    const Explanation e = explained(nccl_job(2, events));
-    EXPECT_EQ(e.breakdown.updates, every);
-    EXPECT_THAT(e.breakdown.path.irregular, IsEmpty());
-    const double step_s = 22e-3 + 8e-3 / every;
-    EXPECT_NEAR(*e.breakdown.step_s, step_s, 1e-6);
-    EXPECT_NEAR(e.breakdown.one_rank->step_s.value, step_s - 2e-3, 1e-6);
-  }
-}
-
 TEST(PeriodsOfTime, AFactorAboveOneIsReplacedByTheReason) {
   Job job = job_of(SyntheticJob{}, Recorded::gpu);
   job.one_rank = OneRankTime{{0.060, 0.058, 0.062}, "of another day"};  // the step takes 42 ms

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/explain/explanation.hpp"
 #include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/job/collective_names.hpp"
@@ -133,6 +134,44 @@ TEST(Kineto, EveryEraOfNamesGivesTheSameNumbers) {
       EXPECT_NEAR(b.whole.communication_s, 10e-6, 1e-12) << nccl;
       EXPECT_NEAR(b.whole.overlap_s, 5e-6, 1e-12) << nccl;
       EXPECT_FALSE(b.collective_bytes.has_value());  // unknown is null
+    }
+  }
+}
+
+TEST(KernelNames, OfEveryLibraryThatCommunicatesAreKnown) {
+  using enum Communicates;
+  using enum CommOp;
+  struct Case {
+    const char* name;
+    Communicates communicates;
+    CommOp op;
+  };
+  const std::vector<Case> cases = {
+      {"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", yes, all_reduce},
+      {"ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", yes, unknown},
+      {"void vllm::cross_device_reduce_1stage<__nv_bfloat16, 2>(vllm::RankData*)", yes, all_reduce},
+      {"void aiter::cross_device_reduce_2stage<float, 8>()", yes, all_reduce},
+      {"multimem_all_reduce_kernel<c10::BFloat16>", yes, all_reduce},
+      {"multimem_all_gather_kernel<16>", yes, all_gather},
+      {"one_shot_all_reduce_kernel<c10::BFloat16, 16, 8>", yes, all_reduce},
+      {"two_shot_all_reduce_kernel_inplace<float>", yes, all_reduce},
+      {"flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<float>", yes,
+       all_reduce},
+      {"tensorrt_llm::kernels::oneShotAllReduceKernel<float, 2>", yes, all_reduce},
+      {"mscclpp::allreduce7<float>", yes, all_reduce},
+      {"oneccl_allreduce_pcie<float>", yes, all_reduce},
+      {"oneccl_reduce_base<float, 2, 16, 1, 1, 2>", yes, unknown},
+      {"deep_ep::internode_ll::dispatch<true>", yes, all_to_all},
+      {"my_own_allreduce_kernel", maybe, unknown},
+      {"void lamport_style_sum<float>", maybe, unknown},
+      {"aten::all_reduce", no, unknown},
+      {"void at::native::reduce_kernel<512, 1>", no, unknown},
+      {"sm90_xmma_gemm_bf16bf16_bf16f32", no, unknown}};
+  for (const Case& c : cases) {
+    const std::string low = lowered(c.name);
+    EXPECT_EQ(kernel_communicates(low), c.communicates) << c.name;
+    if (c.communicates == Communicates::yes) {
+      EXPECT_EQ(op_of_kernel_name(low), c.op) << c.name;
     }
   }
 }

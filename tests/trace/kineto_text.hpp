@@ -56,17 +56,14 @@ inline std::string floats(const std::string& shape, const std::string& type = "f
 inline std::string floats(long elements, const std::string& type = "float") {
   return floats(fmt::format("[{}]", elements), type);
 }
-/// A gradient that is complete at `ts`, within its autograd node. `args`: of its shape.
-inline std::string gradient_with(const std::string& args, double ts) {
+/// A gradient that is complete at `ts`, within its autograd node: of so many floats, or recorded
+/// without shapes.
+inline std::string gradient(double ts, const std::string& args = "") {
   return op("autograd::engine::evaluate_function: AddmmBackward0", ts - 5, 4) + ",\n" +
          op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", ts - 1, 3) +
          ",\n" + host_event("cpu_op", "torch::autograd::AccumulateGrad", ts, 1, args);
 }
-/// The same of so many floats, and recorded without shapes.
-inline std::string gradient(long elements, double ts) {
-  return gradient_with(floats(elements), ts);
-}
-inline std::string gradient(double ts) { return gradient_with("", ts); }
+inline std::string gradient(long elements, double ts) { return gradient(ts, floats(elements)); }
 inline std::string optimizer_step(double ts) {
   return host_event("user_annotation", "Optimizer.step#SGD.step", ts, 10);
 }

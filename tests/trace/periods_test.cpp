@@ -135,6 +135,30 @@ TEST(CutSteps, DoNotMakeAJobIrregular) {
   EXPECT_THAT(b.notes, says("step 4 is left out of the verdict"));
 }
 
+/// The device was still at `before` when the recording began, and a copy ran earlier.
+std::string with_before(std::string trace, const std::string& before) {
+  const std::string events = "\"traceEvents\":[";
+  const std::string copy =
+      R"({"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD","pid":0,"tid":9,"ts":1000001,"dur":5,)"
+      R"("args":{"stream":9,"correlation":1}},)";
+  return trace.insert(trace.find(events) + events.size(),
+                      copy + kernel(before, 1'000'010, 50, R"("correlation":999999)", 20) + ",");
+}
+
+TEST(KernelsFromBefore, OfBeforeTheRecordingBelongToNoStep) {
+  std::vector<std::string> plain = SyntheticJob{}.traces(Recorded::gpu), with;
+  for (const std::string& text : plain)
+    with.push_back(with_before(text, "ncclDevKernel_SendRecv(ncclDevComm*)"));
+  const Job job = job_of_ranks(plain), other = job_of_ranks(with);
+  EXPECT_EQ(other.sharding, "");
+  EXPECT_EQ(other.ranks[0].communications.size(), job.ranks[0].communications.size() + 1);
+  EXPECT_EQ(other.ranks[0].communications[0].step, -1);
+  const doc::Workload one = import_job(job).workload, two = import_job(other).workload;
+  EXPECT_EQ(two.gradient_bytes(), one.gradient_bytes());
+  EXPECT_EQ(two.current, one.current);
+  EXPECT_NEAR(*two.step_s, *one.step_s, 0.01 * *one.step_s);
+}
+
 // ---- pauses ----
 
 StepPhase at(const std::vector<PhaseSpan>& phases, std::int64_t ns) {

@@ -3,7 +3,7 @@
 page_script_test.py LINERATE
 
 Exit 77 (skipped) where Node.js is absent; what the script draws from is checked in C++ as well
-(drawing_test.cpp)."""
+(sections_test.cpp)."""
 import shutil
 import subprocess
 import sys

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "linerate/explain/explanation.hpp"
 #include "trace/kineto_text.hpp"
@@ -179,70 +178,6 @@ TEST(OneRankStep, AStepWhoseMarkEndsBeforeItsDeviceIsCut) {
   EXPECT_NEAR(alone_steps(job).time->step_s.value, r.alone() * 1e-6, 2e-6);
   const Breakdown b = break_down(job);
   EXPECT_TRUE(b.steps.back().cut);
-}
-
-// ---- recordings of NCCL jobs ----
-
-class NcclRecording : public testing::Test {
- protected:
-  static inline const std::filesystem::path kFolder = "../shared/gpu";
-  static constexpr double kAlone = 37.44e-3;  // measured.csv, without a profiler
-
-  static Job recorded(const std::string& name) {
-    return load_job({kFolder / (name + "_r0.json.gz"), kFolder / (name + "_r1.json.gz")});
-  }
-  void SetUp() override {
-    if (!std::filesystem::exists(kFolder)) GTEST_SKIP() << kFolder << " is not there";
-  }
-};
-
-// What a hook takes is no work of a rank alone: 0.7 ms of casts, or 7 ms of kernels and a host that
-// the profiler keeps busy for 80 ms. Backward of a Workload waits for no exchange.
-TEST_F(NcclRecording, IntervalOfT1HoldsTheStepMeasuredAloneAndNothingOfAHook) {
-  for (const char* name :
-       {"resnet50_un", "resnet50_10G", "resnet50_fp16_10G", "resnet50_psgd_10G"}) {
-    SCOPED_TRACE(name);
-    const Job job = recorded(name);
-    const OneRankTime found = alone_steps(job).time.value();
-    EXPECT_LE(*found.step_s.low, kAlone);
-    EXPECT_GE(*found.step_s.high, kAlone);
-    if (name == std::string("resnet50_un") || name == std::string("resnet50_10G")) {
-      EXPECT_NEAR(found.step_s.value / kAlone, 1, 0.05);
-      continue;
-    }
-    EXPECT_THAT(found.origin, HasSubstr("what a hook on it takes"));
-    const doc::Workload w = import_job(job).workload;
-    EXPECT_NEAR(*w.step_s / kAlone, 1, 0.15);
-    EXPECT_LT(w.backward_s, 0.8 * kAlone);
-    EXPECT_LE(*w.step_low_s, kAlone);
-    EXPECT_GE(*w.step_high_s, kAlone);
-  }
-}
-
-// Without shapes a Workload has buckets, which are full long before the network is free for them.
-TEST_F(NcclRecording, BucketsAreFullBeforeTheyStart) {
-  Job job = recorded("resnet50_un");
-  const double whole = *alone_steps(job).time->step_s.high;
-  job.gradients.clear(), job.layers.clear();
-  for (RankActivity& r : job.ranks) r.passes.clear();
-  const doc::Workload w = import_job(job).workload;
-  ASSERT_EQ(w.gradients.size(), 4u);
-  EXPECT_NEAR(*w.step_s / kAlone, 1, 0.05);
-  EXPECT_LE(w.gradients.back().ready_s, whole);
-  EXPECT_LT(w.gradients.front().ready_s, 0.6 * kAlone);
-}
-
-TEST_F(NcclRecording, TheLastStepIsCutOnTheHostAndWholeOnTheDevice) {
-  const Job job = recorded("resnet50_un");
-  for (const RankActivity& rank : job.ranks) {
-    const StepSpan& last = rank.steps.back();
-    EXPECT_EQ(last.number, 7);
-    EXPECT_TRUE(last.cut);
-    EXPECT_LT(last.span.seconds(), 0.040);
-    EXPECT_GT(last.on_device->seconds(), 0.054);
-  }
-  // The median of 55 to 64 ms.
-  EXPECT_GT(break_down(job).step_s.value(), 0.055);
 }
 
 }  // namespace

@@ -3,13 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <filesystem>
-#include <map>
-#include <tuple>
-
 #include "linerate/core/bucket_limits.hpp"
 #include "linerate/explain/explanation.hpp"
-#include "linerate/models/workload.hpp"
 #include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "support/sample_workloads.hpp"
@@ -207,38 +202,6 @@ TEST(LayerShapes, WithoutThemTheWorkloadSaysNothing) {
   const ImportedJob i = import_job(job_from(trace_of(0, 2, events)));
   EXPECT_FALSE(i.workload.knows_shapes());
   EXPECT_THAT(i.note_with("record_shapes"), HasSubstr("powersgd, acpsgd and kfac"));
-}
-
-TEST(LayerShapes, OfRecordedResNet50AreThoseOfTheZoo) {
-  const std::filesystem::path folder = "../shared/gpu";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is absent";
-  doc::Workload zoo = models::workload("resnet50", {.batch = 32});
-  // Both branches of a block run in either order: compared without it.
-  const auto counted = [](const doc::Workload& w) {
-    std::map<std::tuple<std::string, doc::BlockKind, std::int64_t, std::int64_t, int, std::int64_t,
-                        std::int64_t>,
-             int>
-        blocks;
-    for (const doc::Block& b : w.blocks)
-      ++blocks[{w.layers.at(static_cast<std::size_t>(b.layer)).kind, b.kind, b.a, b.g, b.groups,
-                b.rows_a, b.rows_g}];
-    return blocks;
-  };
-  const auto matrices = [](const doc::Workload& w) {
-    std::map<std::pair<std::int64_t, std::int64_t>, int> shapes;
-    for (const doc::Gradient& g : w.gradients) ++shapes[{g.elements, *g.rows}];
-    return shapes;
-  };
-  for (const char* name : {"un", "10G", "psgd_10G", "fp16_10G", "slowgpu"}) {
-    std::vector<std::filesystem::path> files;
-    for (const char* rank : {"0", "1"})
-      files.push_back(folder / fmt::format("resnet50_{}_r{}.json.gz", name, rank));
-    const ImportedJob i = import_job(load_job(files));
-    EXPECT_EQ(i.workload.gradients.size(), 161u) << name;
-    EXPECT_EQ(counted(i.workload), counted(zoo)) << name;
-    EXPECT_EQ(matrices(i.workload), matrices(zoo)) << name;
-    EXPECT_THAT(i.note_with("kfac"), IsEmpty()) << name;
-  }
 }
 
 }  // namespace

@@ -57,24 +57,21 @@ struct Wrong {
 
 const std::vector<Wrong> kWrong = {
     {"workload",
-     "/gradients/1/elements: ", [](Documents& d) { d.workload.gradients[1].elements = -2000; }},
+     "/gradients/1/elements: ", [](auto& d) { d.workload.gradients[1].elements = -2000; }},
     {"workload", "/gradients/1/elements: ",
-     [](Documents& d) { d.workload.gradients[1].elements = std::int64_t{1} << 62; }},
-    {"workload",
-     "/gradients/0/ready_s: ", [](Documents& d) { d.workload.gradients[0].ready_s = kNaN; }},
-    {"workload",
-     "/gradients/0/ready_s: ", [](Documents& d) { d.workload.gradients[0].ready_s = -1; }},
-    {"workload", "/forward_s: ", [](Documents& d) { d.workload.forward_s = -5; }},
-    {"cluster", "/network/latency_s: ", [](Documents& d) { d.cluster.network.latency_s = -1; }},
+     [](auto& d) { d.workload.gradients[1].elements = std::int64_t{1} << 62; }},
+    {"workload", "/gradients/0/ready_s: ", [](auto& d) { d.workload.gradients[0].ready_s = kNaN; }},
+    {"workload", "/gradients/0/ready_s: ", [](auto& d) { d.workload.gradients[0].ready_s = -1; }},
+    {"workload", "/forward_s: ", [](auto& d) { d.workload.forward_s = -5; }},
+    {"cluster", "/network/latency_s: ", [](auto& d) { d.cluster.network.latency_s = -1; }},
     {"cluster", "/network/bandwidth_bytes_per_s: ",
-     [](Documents& d) { d.cluster.network.bandwidth_bytes_per_s = kNaN; }},
-    {"cluster", "/tensor_s: ", [](Documents& d) { d.cluster.tensor_s = -1; }},
-    {"plan",
-     "/tasks/0/seconds: ", [](Documents& d) { d.plan.variants[0].tasks[0].seconds = kNaN; }},
-    {"plan", "/tasks/0/seconds: ", [](Documents& d) { d.plan.variants[0].tasks[0].seconds = -1; }},
-    {"plan", "expected a Plan whose", [](Documents& d) { d.plan.cycle = {9}; }},
-    {"timeline", "/events/0/8: ", [](Documents& d) { d.timeline.events[0].end_ns = -7; }},
-    {"timeline", "/one_rank_step_s: ", [](Documents& d) { d.timeline.one_rank_step_s = kNaN; }}};
+     [](auto& d) { d.cluster.network.bandwidth_bytes_per_s = kNaN; }},
+    {"cluster", "/tensor_s: ", [](auto& d) { d.cluster.tensor_s = -1; }},
+    {"plan", "/tasks/0/seconds: ", [](auto& d) { d.plan.variants[0].tasks[0].seconds = kNaN; }},
+    {"plan", "/tasks/0/seconds: ", [](auto& d) { d.plan.variants[0].tasks[0].seconds = -1; }},
+    {"plan", "expected a Plan whose", [](auto& d) { d.plan.cycle = {9}; }},
+    {"timeline", "/events/0/8: ", [](auto& d) { d.timeline.events[0].end_ns = -7; }},
+    {"timeline", "/one_rank_step_s: ", [](auto& d) { d.timeline.one_rank_step_s = kNaN; }}};
 
 struct Call {
   const char* name;
@@ -84,59 +81,47 @@ struct Call {
 
 std::vector<Call> calls() {
   const cost::CostModel model(sound().cluster);
-  whatif::Question question;
-  question.strategies = {ddp()};
+  const whatif::Question question{.strategies = {ddp()}};
   const Documents good = sound();
   const auto inputs = [](const doc::Timeline& timeline) {
     report::Inputs run;
     run.timelines.push_back({.file = "", .label = "run", .timeline = timeline});
     return run;
   };
-  const auto unused = [](auto&&) {};
   return {
-      {"CostModel", "cluster", [=](const Documents& d) { cost::CostModel of(d.cluster); }},
+      {"CostModel", "cluster", [=](auto& d) { cost::CostModel of(d.cluster); }},
       {"make_plan", "workload cluster",
-       [=](const Documents& d) { unused(plan::make_plan(d.workload, d.cluster, ddp(), 4)); }},
+       [=](auto& d) { return plan::make_plan(d.workload, d.cluster, ddp(), 4); }},
       {"make_plan with costs", "workload cluster",
-       [=](const Documents& d) {
-         unused(plan::make_plan(d.workload, d.cluster, ddp(), 4, {.cost = model}));
-       }},
-      {"simulate", "plan", [=](const Documents& d) { unused(sim::simulate(d.plan, model)); }},
+       [=](auto& d) { return plan::make_plan(d.workload, d.cluster, ddp(), 4, {.cost = model}); }},
+      {"simulate", "plan", [=](auto& d) { return sim::simulate(d.plan, model); }},
       {"predicted_timeline", "plan workload",
-       [=](const Documents& d) { unused(sim::predicted_timeline(d.plan, d.workload, model)); }},
+       [=](auto& d) { return sim::predicted_timeline(d.plan, d.workload, model); }},
       {"ask", "workload cluster",
-       [=](const Documents& d) { unused(whatif::ask(d.workload, d.cluster, question)); }},
+       [=](auto& d) { return whatif::ask(d.workload, d.cluster, question); }},
       {"plan_one", "workload cluster",
-       [=](const Documents& d) { unused(whatif::plan_one(d.workload, d.cluster, question)); }},
+       [=](auto& d) { return whatif::plan_one(d.workload, d.cluster, question); }},
       {"only", "workload cluster",
-       [=](const Documents& d) { unused(whatif::only(d.workload, d.cluster, question, 0)); }},
+       [=](auto& d) { return whatif::only(d.workload, d.cluster, question, 0); }},
       {"first_timeline", "workload cluster",
-       [=](const Documents& d) {
-         unused(whatif::first_timeline(d.workload, d.cluster, question));
-       }},
+       [=](auto& d) { return whatif::first_timeline(d.workload, d.cluster, question); }},
       {"timeline_of", "plan workload",
-       [=](const Documents& d) {
-         unused(whatif::timeline_of({d.plan, model}, d.workload));
+       [=](auto& d) {
+         return whatif::timeline_of({d.plan, model}, d.workload);
        }},
       {"advise", "workload cluster",
-       [=](const Documents& d) {
-         advise::AdviseOptions options;
-         options.ranks = 4;
-         unused(advise::advise(d.workload, d.cluster, options));
-       }},
+       [=](auto& d) { return advise::advise(d.workload, d.cluster, {.ranks = 4}); }},
       {"compare, predicted", "timeline",
-       [=](const Documents& d) { unused(compare::compare(d.timeline, good.timeline)); }},
+       [=](auto& d) { return compare::compare(d.timeline, good.timeline); }},
       {"compare, measured", "timeline",
-       [=](const Documents& d) { unused(compare::compare(good.timeline, d.timeline)); }},
+       [=](auto& d) { return compare::compare(good.timeline, d.timeline); }},
       {"compare, noise", "timeline",
-       [=](const Documents& d) {
-         unused(compare::compare(good.timeline, good.timeline, {.noise = &d.timeline}));
+       [=](auto& d) {
+         return compare::compare(good.timeline, good.timeline, {.noise = &d.timeline});
        }},
-      {"to_perfetto", "timeline",
-       [=](const Documents& d) { unused(trace::to_perfetto(d.timeline)); }},
-      {"page_of", "timeline",
-       [=](const Documents& d) { unused(report::page_of(inputs(d.timeline), "", "")); }},
-      {"scaled", "workload", [=](const Documents& d) { unused(doc::scaled(d.workload, 0.5)); }}};
+      {"to_perfetto", "timeline", [=](auto& d) { return trace::to_perfetto(d.timeline); }},
+      {"page_of", "timeline", [=](auto& d) { return report::page_of(inputs(d.timeline), "", ""); }},
+      {"scaled", "workload", [=](auto& d) { return doc::scaled(d.workload, 0.5); }}};
 }
 
 TEST(HandedDocuments, AreHeldToTheRulesOfFilesByEveryCall) {

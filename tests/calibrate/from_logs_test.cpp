@@ -218,10 +218,7 @@ TEST(FromTraces, OneRankAloneStandsWithItsLeastDurations) {
   ASSERT_EQ(tables.at(0).samples.size(), 1u);
   EXPECT_DOUBLE_EQ(tables[0].samples[0].seconds, 1e-3);
   EXPECT_THAT(notes, says("ranks are missing"));
-}
-
-TEST(FromTraces, AJobWithoutSizedCollectivesIsRefused) {
-  std::vector<std::string> notes;
+  // Without a size of a collective there is none.
   EXPECT_THROW(tables_from_trace(job_of({{-1, 1000}}, 0, 2), "job", notes), InputError);
 }
 

@@ -28,13 +28,10 @@ void expect_equal(const CostCurve& curve) {
   }
 }
 
-TEST(AffinePieces, OfALineAreOne) {
-  const CostCurve curve{.line = {2e-5, 1e-9}};
-  EXPECT_EQ(affine_pieces(curve, kMost).size(), 1u);
-  expect_equal(curve);
-}
-
-TEST(AffinePieces, OfAnAddTableAreThoseOfTheTable) {
+TEST(AffinePieces, OfALineAreOneAndOfAnAddTableThoseOfTheTable) {
+  const CostCurve line{.line = {2e-5, 1e-9}};
+  EXPECT_EQ(affine_pieces(line, kMost).size(), 1u);
+  expect_equal(line);
   std::vector<doc::AddCost> points;
   for (int k = 10; k < 24; ++k)
     points.push_back(
@@ -118,12 +115,10 @@ TEST(Fitted, WidensByItsOwnWidthPerDoublingBeyondTheMeasuredSizes) {
   EXPECT_DOUBLE_EQ(e.high, 1.4 * 49e-6);               // 1 + 0.2 * (1 + 1)
   EXPECT_DOUBLE_EQ(e.low, 49e-6 / 1.5);                // 1 / 0.8 = 1 + 0.25, so 1 + 0.25 * (1 + 1)
   EXPECT_TRUE(e.extrapolated);
-}
-
-TEST(Fitted, FarOutsideTheLowEndIsSmallButNeverZero) {
-  const Estimate e = evaluate(two_segments(), 1);
-  EXPECT_GT(e.low, 0);
-  EXPECT_LT(e.low, e.seconds);
+  // Far outside the low end is small but never zero.
+  const Estimate far = evaluate(two_segments(), 1);
+  EXPECT_GT(far.low, 0);
+  EXPECT_LT(far.low, far.seconds);
 }
 
 TEST(Fitted, NeverFallsFasterThanTheBytesBelowTheSmallestSizeAndNotToNothing) {

@@ -112,11 +112,6 @@ TEST(CostModel, CompressionDividesTransfersButNotAdditions) {
       2 + 3);
 }
 
-TEST(CostModel, UnknownBandwidthIsAnErrorNotAFreeNetwork) {
-  EXPECT_THROW(all_reduce_s({}, 8, 2), InputError);
-  EXPECT_EQ(all_reduce_s({}, 8, 1), 0);
-}
-
 doc::Cluster fitted(double line_bytes_per_s) {
   return {.network = {line_bytes_per_s, 1e-6}, .collectives = {measured(2, 0, 1e-4, 1e-9)}};
 }
@@ -165,12 +160,9 @@ TEST(CostModel, NoCollectivePricedFromAnAllReduceBeatsItsLink) {
   EXPECT_GE(broadcast, 1e9 / 1.75e9);
 }
 
-TEST(CostModel, SaysWhichMeasurementAnswers) {
+TEST(CostModel, SaysWhichMeasurementAnswersAsAnAllReduceForItsHalves) {
   EXPECT_EQ(CostModel(fitted(1e9)).measured_ranks(Collective::all_reduce, 16), 2);
   EXPECT_EQ(CostModel(flat(1, 0)).measured_ranks(Collective::all_reduce, 16), std::nullopt);
-}
-
-TEST(CostModel, UnmeasuredHalvesComeFromTheAllReduce) {
   const CostModel model(fitted(1e9));
   for (const Collective half : {Collective::reduce_scatter, Collective::all_gather})
     EXPECT_NEAR(model.collective(half, 1'000'000, 2).seconds, 5.5e-4, 1e-12);
@@ -207,7 +199,9 @@ TEST(CostModel, NothingIsFree) {
               1e-12);
 }
 
-TEST(CostModel, ALineThatCarriesNothingIsRefused) {
+TEST(CostModel, ALineThatIsUnknownOrCarriesNothingIsRefusedAndNotFree) {
+  EXPECT_THROW(all_reduce_s({}, 8, 2), InputError);
+  EXPECT_EQ(all_reduce_s({}, 8, 1), 0);
   EXPECT_THROW(CostModel(flat(1e9, 0), {.bandwidth = BytesPerSecond{1e-300}}), UsageError);
   EXPECT_THROW(CostModel(flat(1e-300, 0)), InputError);
 }

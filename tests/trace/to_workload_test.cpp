@@ -16,7 +16,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 /// One step of a rank, from `at`: forward for 100 us, two gradients ready 100 and 200 us after
 /// backward began, an all-reduce behind them that nothing hides, 50 us of it, then the optimizer.
@@ -28,22 +27,20 @@ Events plain_step(int n, double at, double pause = 0) {
           gradient(500, b + 205),         gloo_all_reduce(1500, b + 210, b + 220, 50),
           op("aten::add_", b + 270, 105), optimizer_step(b + 275)};
 }
-std::string plain_rank(int rank, int world, const std::vector<double>& pauses) {
-  Events events;
-  double at = 0;
-  for (std::size_t s = 0; s < pauses.size(); ++s) {
-    append(events, plain_step(static_cast<int>(s), at, pauses[s]));
-    at += 500 + pauses[s];
-  }
-  return gloo_trace(rank, world, events);
-}
 
 /// A rank for each list of pauses.
 Job plain_job(const std::vector<std::vector<double>>& pauses) {
   std::vector<std::string> ranks;
-  for (const std::vector<double>& of_rank : pauses)
+  for (const std::vector<double>& of_rank : pauses) {
+    Events events;
+    double at = 0;
+    for (int s = 0; const double pause : of_rank) {
+      append(events, plain_step(s++, at, pause));
+      at += 500 + pause;
+    }
     ranks.push_back(
-        plain_rank(static_cast<int>(ranks.size()), static_cast<int>(pauses.size()), of_rank));
+        gloo_trace(static_cast<int>(ranks.size()), static_cast<int>(pauses.size()), events));
+  }
   return job_of_ranks(ranks);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <sstream>
@@ -11,7 +12,6 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/explain/explanation.hpp"
 #include "linerate/explain/program.hpp"
@@ -193,7 +193,7 @@ class WrittenStep {
       node("Addmm", {"aten::mm", fmt::format("[{0},{1}],[{1},{2}]", w.at(1), w.at(2), w.at(3)),
                      "aten::mm", fmt::format("[{1},{0}],[{0},{2}]", w.at(1), w.at(2), w.at(3))});
     else if (w[0] == "grad")
-      complete(replaced(w.at(1), "_", "\n\t"), word(2), word(3));
+      complete(w.at(1), word(2), word(3));
     else
       throw std::runtime_error("no event: " + line);
   }
@@ -215,8 +215,9 @@ class WrittenStep {
       run(operators[i], now_ += 2, 1, operators[i + 1]);
     now_ += 2;
   }
-  /// A gradient, with a hook behind it that runs this operator.
-  void complete(const std::string& shape, const std::string& hook, const std::string& dims) {
+  /// A gradient, with a hook behind it that runs this operator. "_" is a line break of its shape.
+  void complete(std::string shape, const std::string& hook, const std::string& dims) {
+    std::ranges::replace(shape, '_', '\n');
     run(kFunction + "torch::autograd::AccumulateGrad", now_, 6, "");
     events.push_back(
         host_event("cpu_op", "torch::autograd::AccumulateGrad", now_ + 1, 1, floats(shape)));

@@ -31,33 +31,57 @@
 
 namespace linerate::comm::suite {
 
+/// A case is called on every rank of a run of its own.
+struct Case {
+  const char* name;
+  void (*run)(Communicator&);
+  Duration timeout{60};
+  bool checked = true;
+  std::optional<BytesPerSecond> link = {};
+};
+inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+inline std::vector<Case>& cases() {
+  static std::vector<Case> all;
+  return all;
+}
+/// Defines a case of `comm`, the communicator of its ranks, and lists it.
+#define LISTED_CASE(list, name, ...)                                      \
+  inline void name(Communicator& comm);                                   \
+  inline const bool name##_is_listed =                                    \
+      (list().push_back({#name, name __VA_OPT__(, ) __VA_ARGS__}), true); \
+  inline void name(Communicator& comm)
+
 inline constexpr std::array kTypes = {DType::f32, DType::f64, DType::f16, DType::bf16,
                                       DType::i32, DType::i64, DType::u8};
 
+/// visit(T{}, a number of an element, an element of a number), T that of the elements.
+template <typename Visit>
+auto visit_type(DType dtype, const Visit& visit) {
+  const auto plain = [&](auto zero) {
+    return visit(
+        zero, [](auto x) { return static_cast<double>(x); },
+        [](double x) { return static_cast<decltype(zero)>(x); });
+  };
+  const auto half = [&](auto widen, auto narrow) {
+    return visit(
+        std::uint16_t{}, [=](auto x) { return double{widen(x)}; },
+        [=](double x) { return narrow(static_cast<float>(x)); });
+  };
+  if (dtype == DType::f16) return half(float_of_f16, f16_of_float);
+  if (dtype == DType::bf16) return half(float_of_bf16, bf16_of_float);
+  if (dtype == DType::f32) return plain(float{});
+  if (dtype == DType::f64) return plain(double{});
+  if (dtype == DType::i32) return plain(std::int32_t{});
+  if (dtype == DType::i64) return plain(std::int64_t{});
+  return plain(std::uint8_t{});
+}
+
 /// Element i of an array.
 inline double element_of(const void* array, DType dtype, std::int64_t i) {
-  const auto read = [&](auto value) {
-    constexpr std::int64_t kSize = sizeof(value);
-    std::memcpy(&value, static_cast<const std::byte*>(array) + i * kSize, sizeof(value));
-    return value;
-  };
-  switch (dtype) {
-    case DType::f32:
-      return read(float{});
-    case DType::f64:
-      return read(double{});
-    case DType::f16:
-      return float_of_f16(read(std::uint16_t{}));
-    case DType::bf16:
-      return float_of_bf16(read(std::uint16_t{}));
-    case DType::i32:
-      return read(std::int32_t{});
-    case DType::i64:
-      return static_cast<double>(read(std::int64_t{}));
-    case DType::u8:
-      return read(std::uint8_t{});
-  }
-  return 0;
+  return visit_type(dtype, [&](auto zero, auto widen, auto) {
+    return widen(static_cast<const decltype(zero)*>(array)[i]);
+  });
 }
 
 /// Elements of any type, read and written as doubles.
@@ -69,22 +93,9 @@ class Array {
         bytes_(static_cast<std::size_t>(count * size_of(dtype)) + 8) {}
 
   void set(std::int64_t i, double value) {
-    switch (dtype_) {
-      case DType::f32:
-        return put(i, static_cast<float>(value));
-      case DType::f64:
-        return put(i, value);
-      case DType::f16:
-        return put(i, f16_of_float(static_cast<float>(value)));
-      case DType::bf16:
-        return put(i, bf16_of_float(static_cast<float>(value)));
-      case DType::i32:
-        return put(i, static_cast<std::int32_t>(value));
-      case DType::i64:
-        return put(i, static_cast<std::int64_t>(value));
-      case DType::u8:
-        return put(i, static_cast<std::uint8_t>(value));
-    }
+    visit_type(dtype_, [&](auto zero, auto, auto narrow) {
+      reinterpret_cast<decltype(zero)*>(bytes_.data())[i] = narrow(value);
+    });
   }
   double get(std::int64_t i) const { return element_of(bytes_.data(), dtype_, i); }
   Buffer buffer() { return {bytes_.data(), {count_}, dtype_}; }
@@ -99,11 +110,6 @@ class Array {
   }
 
  private:
-  template <typename T>
-  void put(std::int64_t i, T value) {
-    std::memcpy(bytes_.data() + i * static_cast<std::int64_t>(sizeof(T)), &value, sizeof(T));
-  }
-
   DType dtype_;
   std::int64_t count_;
   std::vector<std::byte> bytes_;
@@ -189,7 +195,7 @@ inline void expect_said(const std::string& said, const std::vector<std::string>&
   for (const std::string& part : parts) EXPECT_THAT(said, ::testing::HasSubstr(part));
 }
 
-inline void all_reduce_of_every_type(Communicator& comm) {
+LISTED_CASE(cases, all_reduce_of_every_type) {
   for_every_type([&](DType dtype, std::int64_t count) {
     for (const Reduce op : {Reduce::sum, Reduce::max, Reduce::min}) {
       Array x = filled(dtype, count, comm.rank());
@@ -227,7 +233,7 @@ struct Scattered {
 };
 
 /// The same bits as the sum of what was written to one array first.
-inline void sums_of_pieces(Communicator& comm) {
+LISTED_CASE(cases, sums_of_pieces) {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
     for (const std::int64_t count : {0, 1, 5, 1000, 200'003}) {
       Scattered own(dtype, count, comm.rank());
@@ -248,7 +254,7 @@ inline void sums_of_pieces(Communicator& comm) {
   }
 }
 
-inline void bad_pieces_are_usage_errors(Communicator& comm) {
+LISTED_CASE(cases, bad_pieces_are_usage_errors) {
   Array x(DType::f32, 10), numbers(DType::i32, 10);
   const auto of = [](Array& array, std::int64_t count) {
     return std::vector<Piece>{{array.block(0, count), 0.5}};
@@ -268,7 +274,7 @@ inline void bad_pieces_are_usage_errors(Communicator& comm) {
   }
 }
 
-inline void reduce_scatter_of_every_type(Communicator& comm) {
+LISTED_CASE(cases, reduce_scatter_of_every_type) {
   for_every_type([&](DType dtype, std::int64_t count) {
     const Array input = filled(dtype, comm.size() * count, comm.rank());
     Array output(dtype, count);
@@ -280,7 +286,7 @@ inline void reduce_scatter_of_every_type(Communicator& comm) {
   });
 }
 
-inline void reduce_scatter_in_place(Communicator& comm) {
+LISTED_CASE(cases, reduce_scatter_in_place) {
   for (const std::int64_t count : {std::int64_t{7}, std::int64_t{300'007}}) {
     Array x = filled(DType::f32, comm.size() * count, comm.rank());
     const Buffer own = x.block(comm.rank() * count, count);
@@ -302,7 +308,7 @@ inline void expect_gathered(const Array& output, std::span<const std::int64_t> c
   EXPECT_EQ(wrong, 0) << "of " << at;
 }
 
-inline void all_gather_of_every_type(Communicator& comm) {
+LISTED_CASE(cases, all_gather_of_every_type) {
   for_every_type([&](DType dtype, std::int64_t count) {
     const Array input = filled(dtype, count, comm.rank());
     Array output(dtype, comm.size() * count);
@@ -312,7 +318,7 @@ inline void all_gather_of_every_type(Communicator& comm) {
   });
 }
 
-inline void all_gather_in_place(Communicator& comm) {
+LISTED_CASE(cases, all_gather_in_place) {
   constexpr std::int64_t kCount = 300'007;
   Array x(DType::f32, comm.size() * kCount);
   for (std::int64_t i = 0; i < kCount; ++i) {
@@ -324,7 +330,7 @@ inline void all_gather_in_place(Communicator& comm) {
 }
 
 /// Uneven pieces: rank 1 gives nothing, the others from a few elements to many chunks.
-inline void all_gather_v_of_uneven_pieces(Communicator& comm) {
+LISTED_CASE(cases, all_gather_v_of_uneven_pieces) {
   for (const std::int64_t unit : {std::int64_t{5}, std::int64_t{200'003}}) {
     std::vector<std::int64_t> counts;
     for (int r = 0; r < comm.size(); ++r) counts.push_back(r == 1 ? 0 : unit * (r + 1) + r);
@@ -337,7 +343,7 @@ inline void all_gather_v_of_uneven_pieces(Communicator& comm) {
   }
 }
 
-inline void all_to_all_of_every_type(Communicator& comm) {
+LISTED_CASE(cases, all_to_all_of_every_type) {
   for_every_type([&](DType dtype, std::int64_t count) {
     const std::int64_t size = comm.size();
     Array input(dtype, size * count), output(dtype, size * count);
@@ -352,7 +358,7 @@ inline void all_to_all_of_every_type(Communicator& comm) {
   });
 }
 
-inline void broadcast_from_every_root(Communicator& comm) {
+LISTED_CASE(cases, broadcast_from_every_root) {
   for_every_type([&](DType dtype, std::int64_t count) {
     for (int root = 0; root < comm.size(); ++root) {
       Array x = filled(dtype, count, comm.rank());
@@ -365,7 +371,7 @@ inline void broadcast_from_every_root(Communicator& comm) {
 
 /// Nobody is through a barrier before the last has come: the latest arrival is no later than the
 /// earliest end. All ranks of these tests share one steady clock.
-inline void barrier_waits_for_the_last(Communicator& comm) {
+LISTED_CASE(cases, barrier_waits_for_the_last) {
   std::this_thread::sleep_for(std::chrono::milliseconds(10 * comm.rank()));
   const auto arrival = std::chrono::steady_clock::now().time_since_epoch().count();
   const WorkPtr work = comm.barrier("gate");
@@ -378,7 +384,7 @@ inline void barrier_waits_for_the_last(Communicator& comm) {
 
 /// Twenty collectives of mixed kinds and sizes under way at once, waited for from the last to the
 /// first.
-inline void several_in_flight(Communicator& comm) {
+LISTED_CASE(cases, several_in_flight) {
   std::vector<Array> arrays;
   std::vector<WorkPtr> works;
   for (int k = 0; k < 20; ++k)
@@ -412,7 +418,7 @@ inline double unit_random(int rank, std::int64_t i) {
 /// most sum|x|. u is half the spacing at 1: 2^-24 f32, 2^-53 f64, 2^-11 f16, 2^-8 bf16. The inputs
 /// are rounded first, so they count as exact; 1 % covers the second order. f16's subnormals add at
 /// most 2^-25 a step.
-inline void sums_within_their_roundings(Communicator& comm) {
+LISTED_CASE(cases, sums_within_their_roundings) {
   const std::vector<std::pair<DType, double>> roundoff = {
       {DType::f32, 0x1p-24}, {DType::f64, 0x1p-53}, {DType::f16, 0x1p-11}, {DType::bf16, 0x1p-8}};
   for (const auto& [dtype, u] : roundoff) {
@@ -439,7 +445,7 @@ inline void sums_within_their_roundings(Communicator& comm) {
 }
 
 /// The same bits on every rank, whatever the algorithm.
-inline void results_are_bitwise_equal(Communicator& comm) {
+LISTED_CASE(cases, results_are_bitwise_equal) {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
     for (const std::int64_t count :
          {std::int64_t{101}, std::int64_t{100'003}, std::int64_t{1'000'003}}) {
@@ -457,7 +463,7 @@ inline void results_are_bitwise_equal(Communicator& comm) {
 
 /// An all-reduce sends 2 (P-1)/P S and receives as much (Patarasuk & Yuan 2009), and at most a few
 /// addresses and flags; S is a multiple of P here.
-inline void all_reduce_moves_what_theory_says(Communicator& comm) {
+LISTED_CASE(cases, all_reduce_moves_what_theory_says) {
   const std::int64_t count = 240'000 * comm.size();
   Array x(DType::f32, count);
   const Traffic before = comm.traffic();
@@ -471,7 +477,7 @@ inline void all_reduce_moves_what_theory_says(Communicator& comm) {
   }
 }
 
-inline void bad_arguments_are_usage_errors(Communicator& comm) {
+LISTED_CASE(cases, bad_arguments_are_usage_errors) {
   Array x(DType::f32, 4 * comm.size()), y(DType::f64, 4), z(DType::f32, 3);
   const std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.size()), 4);
   EXPECT_THROW(std::ignore = comm.reduce_scatter(x.view(), y.buffer(), Reduce::sum, "types"),
@@ -487,7 +493,7 @@ inline void bad_arguments_are_usage_errors(Communicator& comm) {
 }
 
 /// Memory that cannot be: a negative count, one whose bytes overflow, none where there should be.
-inline void impossible_memory_is_a_usage_error(Communicator& comm) {
+LISTED_CASE(cases, impossible_memory_is_a_usage_error) {
   Array x(DType::f32, 64 * comm.size());
   const auto ranks = static_cast<std::size_t>(comm.size());
   const std::int64_t huge = std::numeric_limits<std::int64_t>::max() / 4 + 1;  // f32 elements
@@ -533,7 +539,7 @@ inline void expect_mismatch(Communicator& comm, const std::function<WorkPtr()>& 
   expect_said(said, {"rank 0", "rank " + std::to_string(last)});
 }
 
-inline void mismatches_are_named_on_every_rank(Communicator& comm) {
+LISTED_CASE(cases, mismatches_are_named_on_every_rank) {
   comm.set_checked(true);
   Array x(DType::f32, 12 * comm.size()), y(DType::f64, 12 * comm.size());
   const auto reduce = [&](Array& a, std::int64_t n, Reduce op, const char* name) {
@@ -555,7 +561,7 @@ inline void mismatches_are_named_on_every_rank(Communicator& comm) {
 
 /// Two collectives in swapped order on one rank: both fail, and say that the order may be the
 /// reason.
-inline void swapped_order_is_a_mismatch(Communicator& comm) {
+LISTED_CASE(cases, swapped_order_is_a_mismatch) {
   comm.set_checked(true);
   if (comm.size() == 1) return;
   Array x(DType::f32, 5), y(DType::f32, 5);
@@ -569,7 +575,7 @@ inline void swapped_order_is_a_mismatch(Communicator& comm) {
 }
 
 /// The same results without the comparison of fingerprints.
-inline void unchecked_collectives_work(Communicator& comm) {
+LISTED_CASE(cases, unchecked_collectives_work) {
   comm.set_checked(false);
   expect_sum(comm, 300'007, "x");
   comm.set_checked(true);
@@ -587,7 +593,7 @@ inline std::vector<std::int32_t> members_of(Communicator& group, const Communica
   return all;
 }
 
-inline void split_into_even_and_odd(Communicator& comm) {
+LISTED_CASE(cases, split_into_even_and_odd) {
   const Group group = comm.split(comm.rank() % 2, 0, "parity");
   ASSERT_TRUE(group);
   std::vector<std::int32_t> want;
@@ -600,7 +606,7 @@ inline void split_into_even_and_odd(Communicator& comm) {
 }
 
 /// Equal keys: the order of the parent, which need not be that of the job.
-inline void split_follows_the_keys_and_then_the_parent(Communicator& comm) {
+LISTED_CASE(cases, split_follows_the_keys_and_then_the_parent) {
   const Group reversed = comm.split(3, -comm.rank(), "reversed");
   const Group again = reversed->split(0, 7, "again");
   std::vector<std::int32_t> want;
@@ -612,7 +618,7 @@ inline void split_follows_the_keys_and_then_the_parent(Communicator& comm) {
 }
 
 /// On one and two ranks groups have one rank.
-inline void every_operation_of_a_group(Communicator& comm) {
+LISTED_CASE(cases, every_operation_of_a_group) {
   const Group group = comm.split(comm.rank() % 2, -comm.rank(), "parity, reversed");
   for (const auto& operation :
        {all_reduce_of_every_type, reduce_scatter_of_every_type, reduce_scatter_in_place,
@@ -625,7 +631,7 @@ inline void every_operation_of_a_group(Communicator& comm) {
 }
 
 /// The last rank is in no group, and works with the others beside it.
-inline void ranks_without_a_group(Communicator& comm) {
+LISTED_CASE(cases, ranks_without_a_group) {
   const bool outside = comm.rank() == comm.size() - 1;
   const Group group = comm.split(outside ? kNoGroup : 0, 0, "all but the last");
   EXPECT_EQ(group == nullptr, outside);
@@ -638,7 +644,7 @@ inline void ranks_without_a_group(Communicator& comm) {
 
 /// Many rounds on groups and their parent in one order, everything under way at once, sizes below
 /// and above the chunk.
-inline void groups_and_parent_interleaved(Communicator& comm) {
+LISTED_CASE(cases, groups_and_parent_interleaved) {
   const Group parity = comm.split(comm.rank() % 2, 0, "parity");
   const Group reversed = comm.split(0, -comm.rank(), "reversed");
   const std::array<Communicator*, 3> all = {&comm, parity.get(), reversed.get()};
@@ -664,7 +670,7 @@ inline void groups_and_parent_interleaved(Communicator& comm) {
   }
 }
 
-inline void split_of_a_split(Communicator& comm) {
+LISTED_CASE(cases, split_of_a_split) {
   const Group low = comm.split(comm.rank() < (comm.size() + 1) / 2 ? 0 : 1, 0, "halves");
   const Group pair = low->split(low->rank() % 2, 0, "quarters");
   expect_sum(*pair, 100'003, "quarters");
@@ -676,7 +682,7 @@ inline void split_of_a_split(Communicator& comm) {
 }
 
 /// A grid two ranks wide, row by row: any two of a row share a row, any two of a column a column.
-inline void rows_and_columns_in_turn(Communicator& comm) {
+LISTED_CASE(cases, rows_and_columns_in_turn) {
   const int row = comm.rank() / 2, column = comm.rank() % 2;
   const Group rows = comm.split(row, 0, "row " + std::to_string(row));
   const Group columns = comm.split(column, 0, "column " + std::to_string(column));
@@ -693,7 +699,7 @@ inline void rows_and_columns_in_turn(Communicator& comm) {
 }
 
 /// Groups work on when their parent is gone, and a group's end finishes what it began.
-inline void groups_outlive_their_parents(Communicator& comm) {
+LISTED_CASE(cases, groups_outlive_their_parents) {
   Group outer = comm.split(0, 0, "outer");
   const Group inner = outer->split(0, 0, "inner");
   Array x = filled(DType::f32, 300'007, comm.rank());
@@ -705,7 +711,7 @@ inline void groups_outlive_their_parents(Communicator& comm) {
 }
 
 /// A group counts its own, the communicators that it was split from count it too.
-inline void traffic_of_groups_counts_for_their_parents(Communicator& comm) {
+LISTED_CASE(cases, traffic_of_groups_counts_for_their_parents) {
   const Group outer = comm.split(0, 0, "outer");
   const Group inner = outer->split(0, 0, "inner"), other = comm.split(0, 0, "other");
   const Traffic whole = comm.traffic(), before = outer->traffic();
@@ -719,7 +725,7 @@ inline void traffic_of_groups_counts_for_their_parents(Communicator& comm) {
 }
 
 /// Checked mode compares the ranks of the group, calls them as the job does, and says the group.
-inline void mismatches_in_a_group_are_named(Communicator& comm) {
+LISTED_CASE(cases, mismatches_in_a_group_are_named) {
   comm.set_checked(true);
   const bool outside = comm.size() > 2 && comm.rank() == 0;
   const Group group = comm.split(outside ? kNoGroup : 0, 0, "workers");
@@ -738,7 +744,7 @@ inline void mismatches_in_a_group_are_named(Communicator& comm) {
   expect_sum(comm, 10, "all is well");
 }
 
-inline void groups_of_two_names_are_refused(Communicator& comm) {
+LISTED_CASE(cases, groups_of_two_names_are_refused) {
   if (comm.size() == 1) return;
   const std::string name = comm.rank() == comm.size() - 1 ? "columns" : "rows";
   expect_said(error_of([&] { std::ignore = comm.split(0, 0, name); }),
@@ -770,45 +776,5 @@ inline void more_than_an_int_of_bytes(Communicator& comm) {
   const int sum = comm.size() * (comm.size() + 1) / 2;
   EXPECT_EQ(std::count(x.begin() + 1, x.end() - 1, static_cast<std::uint8_t>(sum)), kHuge - 2);
 }
-
-struct Case {
-  const char* name;
-  void (*run)(Communicator&);
-};
-inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-
-inline constexpr std::array kCases = {
-    Case{"SumsOfPieces", sums_of_pieces},
-    Case{"BadPiecesAreUsageErrors", bad_pieces_are_usage_errors},
-    Case{"AllReduceOfEveryType", all_reduce_of_every_type},
-    Case{"ReduceScatterOfEveryType", reduce_scatter_of_every_type},
-    Case{"ReduceScatterInPlace", reduce_scatter_in_place},
-    Case{"AllGatherOfEveryType", all_gather_of_every_type},
-    Case{"AllGatherInPlace", all_gather_in_place},
-    Case{"AllGatherVOfUnevenPieces", all_gather_v_of_uneven_pieces},
-    Case{"AllToAllOfEveryType", all_to_all_of_every_type},
-    Case{"BroadcastFromEveryRoot", broadcast_from_every_root},
-    Case{"BarrierWaitsForTheLast", barrier_waits_for_the_last},
-    Case{"SeveralInFlight", several_in_flight},
-    Case{"SumsWithinTheirRoundings", sums_within_their_roundings},
-    Case{"ResultsAreBitwiseEqual", results_are_bitwise_equal},
-    Case{"AllReduceMovesWhatTheorySays", all_reduce_moves_what_theory_says},
-    Case{"BadArgumentsAreUsageErrors", bad_arguments_are_usage_errors},
-    Case{"ImpossibleMemoryIsAUsageError", impossible_memory_is_a_usage_error},
-    Case{"MismatchesAreNamedOnEveryRank", mismatches_are_named_on_every_rank},
-    Case{"SwappedOrderIsAMismatch", swapped_order_is_a_mismatch},
-    Case{"UncheckedCollectivesWork", unchecked_collectives_work},
-    Case{"SplitIntoEvenAndOdd", split_into_even_and_odd},
-    Case{"SplitFollowsTheKeysAndThenTheParent", split_follows_the_keys_and_then_the_parent},
-    Case{"EveryOperationOfAGroup", every_operation_of_a_group},
-    Case{"RanksWithoutAGroup", ranks_without_a_group},
-    Case{"GroupsAndParentInterleaved", groups_and_parent_interleaved},
-    Case{"SplitOfASplit", split_of_a_split},
-    Case{"RowsAndColumnsInTurn", rows_and_columns_in_turn},
-    Case{"GroupsOutliveTheirParents", groups_outlive_their_parents},
-    Case{"TrafficOfGroupsCountsForTheirParents", traffic_of_groups_counts_for_their_parents},
-    Case{"MismatchesInAGroupAreNamed", mismatches_in_a_group_are_named},
-    Case{"GroupsOfTwoNamesAreRefused", groups_of_two_names_are_refused},
-};
 
 }  // namespace linerate::comm::suite

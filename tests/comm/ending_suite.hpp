@@ -23,11 +23,22 @@
 
 namespace linerate::comm::suite {
 
+/// How long ranks wait: the timeout of a case. The timeout of kShort is `short_timeout`.
+inline constexpr Duration kPatient{60}, kQuick{10}, kShort{0};
+/// A back end whose signs of life take longer sets another.
+inline std::chrono::milliseconds short_timeout{900};
+
+inline std::vector<Case>& endings() {
+  static std::vector<Case> all;
+  return all;
+}
+#define ENDING(name, timeout) LISTED_CASE(endings, name, timeout, false)
+
 // ---- abort ----
 
 /// Rank 1 ends the run from another thread, while the others are inside a collective that it never
 /// submits: all hear who and why, in what they wait for and in what they submit afterwards.
-inline void abort_ends_the_run_everywhere(Communicator& comm) {
+ENDING(abort_ends_the_run_everywhere, kPatient) {
   const auto group = comm.split(0, 0, "group");
   const WorkPtr arrived = comm.barrier("all have the group");
   Array x = filled(DType::f32, 300'007, comm.rank());
@@ -45,7 +56,7 @@ inline void abort_ends_the_run_everywhere(Communicator& comm) {
 }
 
 /// Of two reasons one counts, the same for all.
-inline void the_first_abort_counts(Communicator& comm) {
+ENDING(the_first_abort_counts, kPatient) {
   if (comm.rank() == 0) {
     comm.abort("first");
     comm.abort("second");
@@ -59,7 +70,7 @@ inline void the_first_abort_counts(Communicator& comm) {
 // ---- handles ----
 
 /// Nobody holds the Work: it is done all the same when the statement is.
-inline void a_dropped_handle_waits(Communicator& comm) {
+ENDING(a_dropped_handle_waits, kPatient) {
   Array x = filled(DType::f32, 300'007, comm.rank());
   std::ignore = comm.all_reduce(x.buffer(), Reduce::sum, "grad");
   expect_reduced(x, comm.size());
@@ -67,7 +78,7 @@ inline void a_dropped_handle_waits(Communicator& comm) {
 
 /// Rank 1 throws while its collective is under way, which frees the array. The others hear why; the
 /// array is not used after that (sanitizers and tools/memcheck see it).
-inline void an_exception_may_pass_a_pending_work(Communicator& comm) {
+ENDING(an_exception_may_pass_a_pending_work, kPatient) {
   const std::string want =
       "rank 1 ended the run: an exception was thrown while \"grad\" was pending";
   if (comm.rank() == 1) {
@@ -88,7 +99,7 @@ inline void an_exception_may_pass_a_pending_work(Communicator& comm) {
   expect_said(error_of([&] { comm.barrier("after it")->wait(); }), {want});
 }
 
-inline void an_exception_may_pass_a_communicator(Communicator& comm) {
+ENDING(an_exception_may_pass_a_communicator, kPatient) {
   Array x = filled(DType::f32, 1'000'003, comm.rank());
   WorkPtr work;
   try {
@@ -108,7 +119,7 @@ inline void an_exception_may_pass_a_communicator(Communicator& comm) {
 /// What on_done runs is on the progress thread, which cannot wait for itself. Rank 0 shows it: the
 /// others come late, so that its action is there before "first" is done. Where it is not, however
 /// late they come, the action runs in on_done itself, and rank 0 ends the run in its place.
-inline void a_handle_dropped_by_an_action_ends_the_run(Communicator& comm) {
+ENDING(a_handle_dropped_by_an_action_ends_the_run, kPatient) {
   const std::string dropped = "\"later\" was dropped";
   Array x = filled(DType::f32, 5, comm.rank()), y = x;
   auto later = std::make_shared<WorkPtr>();
@@ -156,6 +167,8 @@ class Guarded {
   std::vector<std::byte> all_;
 };
 
+constexpr std::int64_t kLarge = 1'000'000;
+
 /// What a rank runs in memory of just the size that it needs.
 struct Operation {
   std::int64_t bytes;
@@ -188,41 +201,45 @@ inline void expect_different_operations(Communicator& comm, const Operation& usu
   EXPECT_THAT(said, ::testing::Not(::testing::HasSubstr("timeout")));
 }
 
-inline void unchecked_other_size(Communicator& comm) {
+ENDING(unchecked_other_size, kQuick) {
   expect_different_operations(comm, broadcast(comm, 50'000), broadcast(comm, 2));
 }
-inline void unchecked_other_size_large(Communicator& comm) {
+ENDING(unchecked_other_size_large, kQuick) {
   expect_different_operations(comm, reduction(comm, 2'000'000), reduction(comm, 1'000'000));
 }
-inline void unchecked_nothing_against_something(Communicator& comm) {
+ENDING(unchecked_nothing_against_something, kQuick) {
   expect_different_operations(comm, reduction(comm, 5), reduction(comm, 0));
 }
-inline void unchecked_broadcast_against_barrier(Communicator& comm) {
+ENDING(unchecked_broadcast_against_barrier, kQuick) {
   expect_different_operations(comm, broadcast(comm, 50'000),
                               {0, [&](Guarded&) { return comm.barrier("x"); }});
 }
-inline void unchecked_all_reduce_against_reduce_scatter(Communicator& comm) {
+ENDING(unchecked_all_reduce_against_reduce_scatter, kQuick) {
   const std::int64_t block = 600'000, count = block * comm.size();
   const auto scatter = [&](Guarded& m) {
     return comm.reduce_scatter(m.of(count), m.of(block), Reduce::sum, "x");
   };
   expect_different_operations(comm, reduction(comm, count), {4 * count, scatter});
 }
-template <std::int64_t kCount>
-void unchecked_other_type(Communicator& comm) {
-  expect_different_operations(comm, reduction(comm, kCount), reduction(comm, kCount, DType::i32));
+ENDING(unchecked_other_type, kQuick) {
+  expect_different_operations(comm, reduction(comm, 10), reduction(comm, 10, DType::i32));
 }
-inline void unchecked_other_reduction(Communicator& comm) {
+ENDING(unchecked_other_type_large, kQuick) {
+  expect_different_operations(comm, reduction(comm, kLarge), reduction(comm, kLarge, DType::i32));
+}
+ENDING(unchecked_other_reduction, kQuick) {
   expect_different_operations(comm, reduction(comm, 1),
                               reduction(comm, 1, DType::f32, Reduce::max));
 }
 /// With two ranks each sends to the other and nobody waits: the next collective shows it.
-template <std::int64_t kCount>
-void unchecked_other_root(Communicator& comm) {
-  expect_different_operations(comm, broadcast(comm, kCount),
-                              broadcast(comm, kCount, comm.size() - 1));
+ENDING(unchecked_other_root, kQuick) {
+  expect_different_operations(comm, broadcast(comm, 10), broadcast(comm, 10, comm.size() - 1));
 }
-inline void unchecked_other_counts(Communicator& comm) {
+ENDING(unchecked_other_root_large, kQuick) {
+  expect_different_operations(comm, broadcast(comm, kLarge),
+                              broadcast(comm, kLarge, comm.size() - 1));
+}
+ENDING(unchecked_other_counts, kQuick) {
   if (comm.size() < 2) return;
   const auto gathering = [&](std::int64_t of_first) {
     std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.size()), 3000);
@@ -238,7 +255,7 @@ inline void unchecked_other_counts(Communicator& comm) {
   };
   expect_different_operations(comm, gathering(3000), gathering(1));
 }
-inline void unchecked_all_to_all_against_all_gather(Communicator& comm) {
+ENDING(unchecked_all_to_all_against_all_gather, kQuick) {
   const std::int64_t count = 70'000, all = count * comm.size();
   const auto exchange = [&](Guarded& m) {
     const Buffer in = m.of(all);
@@ -249,18 +266,15 @@ inline void unchecked_all_to_all_against_all_gather(Communicator& comm) {
   expect_different_operations(comm, {8 * all, exchange}, {4 * all, gather});
 }
 /// One of them compares, the others send payload.
-inline void checked_against_unchecked(Communicator& comm) {
+ENDING(checked_against_unchecked, kQuick) {
   comm.set_checked(comm.rank() == comm.size() - 1);
   expect_different_operations(comm, reduction(comm, 1000), reduction(comm, 1000));
 }
 
 // ---- busy ----
 
-/// The timeout of these runs; a back end whose signs of life take longer sets another.
-inline std::chrono::milliseconds short_timeout{900};
-
 /// Rank 0 comes four timeouts late, and has said so: nobody is late, before it or after.
-inline void a_busy_rank_is_waited_for(Communicator& comm) {
+ENDING(a_busy_rank_is_waited_for, kShort) {
   for (const bool in_group : {false, true}) {
     const auto group = comm.split(0, -comm.rank(), "reversed");
     if (comm.rank() == 0) {
@@ -272,7 +286,7 @@ inline void a_busy_rank_is_waited_for(Communicator& comm) {
 }
 
 /// The inner guard is bounded and shorter; both overlap.
-inline void the_longest_guard_counts(Communicator& comm) {
+ENDING(the_longest_guard_counts, kShort) {
   if (comm.rank() == 0) {
     Busy outer;
     {
@@ -285,7 +299,7 @@ inline void the_longest_guard_counts(Communicator& comm) {
 }
 
 /// Rank 0 asked for less than it takes: it is late, and what it does is said.
-inline void a_guard_ends_with_its_bound(Communicator& comm) {
+ENDING(a_guard_ends_with_its_bound, kShort) {
   const Busy busy = comm.rank() == 0 ? comm.busy("writing a checkpoint", Duration{0.1}) : Busy();
   if (comm.rank() == 0) std::this_thread::sleep_for(3 * short_timeout);
   const std::string said = error_of([&] { comm.barrier("gate")->wait(); });
@@ -295,7 +309,7 @@ inline void a_guard_ends_with_its_bound(Communicator& comm) {
 }
 
 /// Rank 2 waits for rank 1, which waits elsewhere for rank 0, which is busy for many timeouts.
-inline void who_waits_for_a_busy_rank_is_not_late(Communicator& comm) {
+ENDING(who_waits_for_a_busy_rank_is_not_late, kShort) {
   if (comm.size() < 3) return;
   const auto first = comm.split(comm.rank() < 2 ? 0 : kNoGroup, 0, "first");
   const auto second = comm.split(comm.rank() > 0 ? 0 : kNoGroup, 0, "second");
@@ -307,56 +321,17 @@ inline void who_waits_for_a_busy_rank_is_not_late(Communicator& comm) {
   if (second) expect_sum(*second, 70'001, "in second");
 }
 
-inline void a_bound_of_nothing_is_refused(Communicator& comm) {
+ENDING(a_bound_of_nothing_is_refused, kPatient) {
   EXPECT_THROW(static_cast<void>(comm.busy("writing", Duration{0})), UsageError);
   EXPECT_THROW(static_cast<void>(comm.busy("writing", Duration{-1})), UsageError);
   comm.barrier("still there")->wait();
 }
 
-struct Ending {
-  const char* name;
-  void (*run)(Communicator&);
-  Duration limit{60};  // 0: short_timeout
-  bool checked = false;
-
-  Duration timeout() const { return limit.count() > 0 ? limit : Duration{short_timeout}; }
-};
-inline void PrintTo(const Ending& c, std::ostream* out) { *out << c.name; }
-
-inline constexpr std::array kEndings = {
-    Ending{"AbortEndsTheRunEverywhere", abort_ends_the_run_everywhere},
-    Ending{"TheFirstAbortCounts", the_first_abort_counts},
-    Ending{"ADroppedHandleWaits", a_dropped_handle_waits},
-    Ending{"AnExceptionMayPassAPendingWork", an_exception_may_pass_a_pending_work},
-    Ending{"AnExceptionMayPassACommunicator", an_exception_may_pass_a_communicator},
-    Ending{"AHandleDroppedByAnActionEndsTheRun", a_handle_dropped_by_an_action_ends_the_run},
-    Ending{"UncheckedOtherSize", unchecked_other_size, Duration{10}},
-    Ending{"UncheckedOtherSizeLarge", unchecked_other_size_large, Duration{10}},
-    Ending{"UncheckedNothingAgainstSomething", unchecked_nothing_against_something, Duration{10}},
-    Ending{"UncheckedBroadcastAgainstBarrier", unchecked_broadcast_against_barrier, Duration{10}},
-    Ending{"UncheckedAllReduceAgainstReduceScatter", unchecked_all_reduce_against_reduce_scatter,
-           Duration{10}},
-    Ending{"UncheckedOtherType", unchecked_other_type<10>, Duration{10}},
-    Ending{"UncheckedOtherTypeLarge", unchecked_other_type<1'000'000>, Duration{10}},
-    Ending{"UncheckedOtherReduction", unchecked_other_reduction, Duration{10}},
-    Ending{"UncheckedOtherRoot", unchecked_other_root<10>, Duration{10}},
-    Ending{"UncheckedOtherRootLarge", unchecked_other_root<1'000'000>, Duration{10}},
-    Ending{"UncheckedOtherCounts", unchecked_other_counts, Duration{10}},
-    Ending{"UncheckedAllToAllAgainstAllGather", unchecked_all_to_all_against_all_gather,
-           Duration{10}},
-    Ending{"CheckedAgainstUnchecked", checked_against_unchecked, Duration{10}},
-    Ending{"ABusyRankIsWaitedFor", a_busy_rank_is_waited_for, Duration{}},
-    Ending{"TheLongestGuardCounts", the_longest_guard_counts, Duration{}},
-    Ending{"AGuardEndsWithItsBound", a_guard_ends_with_its_bound, Duration{}},
-    Ending{"WhoWaitsForABusyRankIsNotLate", who_waits_for_a_busy_rank_is_not_late, Duration{}},
-    Ending{"ABoundOfNothingIsRefused", a_bound_of_nothing_is_refused},
-};
-
 // What every back end must do under a link: set_link before its ranks come together.
 
 class UnderLink {
  public:
-  explicit UnderLink(BytesPerSecond rate) { set_link(rate); }
+  explicit UnderLink(std::optional<BytesPerSecond> rate) { set_link(rate); }
   ~UnderLink() { set_link(std::nullopt); }
   UnderLink(const UnderLink&) = delete;
   UnderLink& operator=(const UnderLink&) = delete;

@@ -54,23 +54,6 @@ TEST(Link, OfAProcessIsOne) {
   EXPECT_NE(pacer_of_thread(), pacer_of_thread());
 }
 
-class ThreadsUnderALink : public ::testing::TestWithParam<int> {};
-
-TEST_P(ThreadsUnderALink, AreNoFaster) {
-  const suite::UnderLink link(suite::kSlowLink);
-  run_ranks(GetParam(), suite::is_no_faster_than_its_link);
-}
-
-TEST_P(ThreadsUnderALink, DoAllThatTheyDoWithoutOne) {
-  const suite::UnderLink link(suite::kFastLink);
-  for (const suite::Case& one : suite::kCases) {
-    SCOPED_TRACE(one.name);
-    run_ranks(GetParam(), one.run);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Link, ThreadsUnderALink, ::testing::Values(2, 3));
-
 TEST(Link, TurnsDirectReadsOff) {
   const auto reads = [] {
     const auto world = std::make_shared<ThreadWorld>(2, 20s, 64, 0, true);

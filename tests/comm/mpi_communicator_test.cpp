@@ -4,22 +4,30 @@
 
 #include <cmath>
 
-#include "comm/communicator_suite.hpp"
-#include "comm/ending_suite.hpp"
+#include "comm/back_end_suite.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 
 namespace linerate::comm {
-namespace {
 
-class MpiSuite : public ::testing::TestWithParam<suite::Case> {};
-
-TEST_P(MpiSuite, Holds) {
-  const auto world = make_world({.checked = true, .timeout = Duration{60}});
-  GetParam().run(*world);
+void on_ranks(int, void (*run)(Communicator&), const CommunicatorOptions& options) {
+  run(*make_world({.checked = options.checked,
+                   .timeout = options.timeout,
+                   .start_timeout = options.start_timeout}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Mpi, MpiSuite, ::testing::ValuesIn(suite::kCases),
-                         [](const auto& one) { return std::string(one.param.name); });
+namespace {
+
+using ::testing::Combine;
+using ::testing::Values;
+using ::testing::ValuesIn;
+
+INSTANTIATE_TEST_SUITE_P(Cases, BackEnd, Combine(Values(0), ValuesIn(suite::cases())),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(UnderALink, BackEnd, Combine(Values(0), ValuesIn(cases_under_a_link())),
+                         name_of_case);
+/// ending_test.py starts a job for each.
+INSTANTIATE_TEST_SUITE_P(Endings, BackEnd, Combine(Values(0), ValuesIn(suite::endings())),
+                         name_of_case);
 
 /// Twice the memory that is needed must be free, on rank 0's word, so that all ranks run it or
 /// none.
@@ -29,19 +37,6 @@ TEST(MpiLarge, MoreThanAnIntOfBytes) {
   world->broadcast(buffer(enough), 0, "enough memory")->wait();
   if (world->size() > 2 || enough == 0) GTEST_SKIP() << "needs 2 ranks and 8.6 GB of free memory";
   suite::more_than_an_int_of_bytes(*world);
-}
-
-TEST(MpiUnderALink, IsNoFaster) {
-  const suite::UnderLink link(suite::kSlowLink);
-  suite::is_no_faster_than_its_link(*make_world({.timeout = Duration{60}}));
-}
-
-TEST(MpiUnderALink, DoesAllThatItDoesWithoutOne) {
-  const suite::UnderLink link(suite::kFastLink);
-  for (const suite::Case& one : suite::kCases) {
-    SCOPED_TRACE(one.name);
-    one.run(*make_world({.checked = true, .timeout = Duration{60}}));
-  }
 }
 
 TEST(MakeWorld, OfAnotherSizeIsAnInputErrorWithBothNumbers) {

@@ -10,45 +10,31 @@
 #include <thread>
 #include <vector>
 
-#include "comm/communicator_suite.hpp"
-#include "comm/ending_suite.hpp"
+#include "comm/back_end_suite.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 
 namespace linerate::comm {
+
+void on_ranks(int ranks, void (*run)(Communicator&), const CommunicatorOptions& options) {
+  run_ranks(ranks, run, options);
+}
+
 namespace {
 
 using suite::Array;
 using suite::error_of;
 using suite::expect_said;
+using ::testing::Combine;
 using ::testing::ThrowsMessage;
+using ::testing::Values;
+using ::testing::ValuesIn;
 
-class ThreadSuite : public ::testing::TestWithParam<std::tuple<int, suite::Case>> {};
-
-TEST_P(ThreadSuite, Holds) {
-  const auto& [ranks, one] = GetParam();
-  run_ranks(ranks, one.run);
-}
-
-constexpr auto kNameOfCase = [](const auto& info) {
-  return std::string(std::get<1>(info.param).name) + "On" + std::to_string(std::get<0>(info.param));
-};
-
-INSTANTIATE_TEST_SUITE_P(Threads, ThreadSuite,
-                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 5),
-                                            ::testing::ValuesIn(suite::kCases)),
-                         kNameOfCase);
-
-class ThreadEnding : public ::testing::TestWithParam<std::tuple<int, suite::Ending>> {};
-
-TEST_P(ThreadEnding, Holds) {
-  const auto& [ranks, one] = GetParam();
-  run_ranks(ranks, one.run, {.timeout = one.timeout(), .checked = one.checked});
-}
-
-INSTANTIATE_TEST_SUITE_P(Threads, ThreadEnding,
-                         ::testing::Combine(::testing::Values(2, 3, 4),
-                                            ::testing::ValuesIn(suite::kEndings)),
-                         kNameOfCase);
+INSTANTIATE_TEST_SUITE_P(Cases, BackEnd, Combine(Values(1, 2, 3, 4, 5), ValuesIn(suite::cases())),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(UnderALink, BackEnd, Combine(Values(2, 3), ValuesIn(cases_under_a_link())),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Endings, BackEnd, Combine(Values(2, 3, 4), ValuesIn(suite::endings())),
+                         name_of_case);
 
 TEST(RunRanks, RethrowsTheFirstErrorAndAPeerLearnsWhoFailed) {
   std::string seen;

@@ -13,9 +13,8 @@
 #include <tuple>
 #include <vector>
 
+#include "comm/back_end_suite.hpp"
 #include "comm/c10d/new_group.hpp"
-#include "comm/communicator_suite.hpp"
-#include "comm/ending_suite.hpp"
 #include "linerate/comm/c10d/c10d_channel.hpp"
 #include "linerate/comm/c10d/c10d_world.hpp"
 
@@ -24,19 +23,25 @@ namespace suite {
 const char* (*new_group)() = nullptr;
 }
 
-namespace {
-
 using suite::new_group;
 
-class C10dSuite : public ::testing::TestWithParam<suite::Case> {};
-
-TEST_P(C10dSuite, Holds) {
-  const auto world = make_world_of_group(new_group(), {.timeout = Duration{60}, .checked = true});
-  GetParam().run(*world);
+void on_ranks(int, void (*run)(Communicator&), const CommunicatorOptions& options) {
+  run(*make_world_of_group(new_group(), options));
 }
 
-INSTANTIATE_TEST_SUITE_P(C10d, C10dSuite, ::testing::ValuesIn(suite::kCases),
-                         [](const auto& one) { return std::string(one.param.name); });
+namespace {
+
+using ::testing::Combine;
+using ::testing::Values;
+using ::testing::ValuesIn;
+
+INSTANTIATE_TEST_SUITE_P(Cases, BackEnd, Combine(Values(0), ValuesIn(suite::cases())),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(UnderALink, BackEnd, Combine(Values(0), ValuesIn(cases_under_a_link())),
+                         name_of_case);
+/// run_suites.py starts a job for each.
+INSTANTIATE_TEST_SUITE_P(Endings, BackEnd, Combine(Values(0), ValuesIn(suite::endings())),
+                         name_of_case);
 
 /// Worlds of two process groups are of one process, too.
 TEST(C10dWorld, IsNoFasterThanItsLink) {
@@ -44,27 +49,7 @@ TEST(C10dWorld, IsNoFasterThanItsLink) {
   const auto one = make_world_of_group(new_group(), {.timeout = Duration{60}});
   const auto other = make_world_of_group(new_group(), {.timeout = Duration{60}});
   suite::expect_no_faster_than_the_link({one.get(), other.get()});
-  suite::is_no_faster_than_its_link(*one);
 }
-
-TEST(C10dWorld, DoesUnderALinkAllThatItDoesWithoutOne) {
-  const suite::UnderLink link(suite::kFastLink);
-  for (const suite::Case& one : suite::kCases) {
-    SCOPED_TRACE(one.name);
-    one.run(*make_world_of_group(new_group(), {.timeout = Duration{60}, .checked = true}));
-  }
-}
-
-class C10dEnding : public ::testing::TestWithParam<suite::Ending> {};
-
-TEST_P(C10dEnding, Holds) {
-  const auto world = make_world_of_group(
-      new_group(), {.timeout = GetParam().timeout(), .checked = GetParam().checked});
-  GetParam().run(*world);
-}
-
-INSTANTIATE_TEST_SUITE_P(C10d, C10dEnding, ::testing::ValuesIn(suite::kEndings),
-                         [](const auto& one) { return std::string(one.param.name); });
 
 /// As torchrun says it, too.
 bool is_rank_1() { return std::getenv("RANK") == std::string("1"); }

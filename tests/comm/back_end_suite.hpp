@@ -1,0 +1,45 @@
+// The cases of communicator_suite.hpp and ending_suite.hpp as tests of a back end. One source of
+// its program includes this, says how ranks come together, and on how many.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "comm/ending_suite.hpp"
+
+namespace linerate::comm {
+
+/// Each rank runs it. `ranks`: 0 where the job has so many as it has.
+void on_ranks(int ranks, void (*run)(Communicator&), const CommunicatorOptions& options);
+
+class BackEnd : public ::testing::TestWithParam<std::tuple<int, suite::Case>> {};
+
+TEST_P(BackEnd, Holds) {
+  const auto& [ranks, one] = GetParam();
+  const suite::UnderLink link(one.link);
+  on_ranks(ranks, one.run,
+           {.timeout = one.timeout.count() > 0 ? one.timeout : Duration{suite::short_timeout},
+            .checked = one.checked,
+            .start_timeout = Duration{60}});
+}
+
+/// All that it does without a link, and that it is no faster than one.
+inline std::vector<suite::Case> cases_under_a_link() {
+  std::vector<suite::Case> all = suite::cases();
+  for (suite::Case& one : all) one.link = suite::kFastLink;
+  all.push_back({.name = "is_no_faster_than_its_link",
+                 .run = suite::is_no_faster_than_its_link,
+                 .checked = false,
+                 .link = suite::kSlowLink});
+  return all;
+}
+
+inline std::string name_of_case(const ::testing::TestParamInfo<BackEnd::ParamType>& info) {
+  const auto& [ranks, one] = info.param;
+  return one.name + (ranks > 0 ? "_on_" + std::to_string(ranks) : std::string());
+}
+
+}  // namespace linerate::comm

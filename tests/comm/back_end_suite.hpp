@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -24,6 +26,13 @@ TEST_P(BackEnd, Holds) {
            {.timeout = one.timeout.count() > 0 ? one.timeout : Duration{suite::short_timeout},
             .checked = one.checked,
             .start_timeout = Duration{60}});
+}
+
+TEST(BackEndTimes, ThatAreNoneAreRefused) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  for (const double seconds : {0.0, -1.0, 1e-12, 1e30, kNone, -kNone, HUGE_VAL})
+    EXPECT_THROW(on_ranks(1, [](Communicator&) {}, {.timeout = Duration{seconds}}), UsageError)
+        << seconds;
 }
 
 /// All that it does without a link, and that it is no faster than one.

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <vector>
 

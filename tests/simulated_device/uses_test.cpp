@@ -34,33 +34,13 @@ using torch_adapter::CpuAsDevice;
 using torch_adapter::KfacState;
 using torch_adapter::thrown_by;
 
-constexpr int kUsedSteps = 8;
-
 /// Whether the CPU's code without streams computes the same bits; else a device's code stands for
 /// it, on the CPU, where what is enqueued is done at once. torch.stream_training compares both.
 bool is_same_arithmetic(const std::string& strategy) {
   return !preconditions(strategy) && strategy.find("powersgd") == std::string::npos;
 }
 
-/// One rank's run of a use, on the CPU or on its device.
-struct Run {
-  Communicator& communicator;
-  const std::string& strategy;
-  at::Device device;
-  std::list<Learner> learners = {};
-  std::vector<at::Tensor> seen = {};  // besides weights: what has to be the CPU's
-
-  Learner& learner(DataParallelOptions options = {}) {
-    options.strategy = strategy;
-    if (!device.is_cpu() || !is_same_arithmetic(strategy)) options.device_group = kOfLearners;
-    if (options.name.empty()) options.name = fmt::format("model {}", learners.size());
-    RECORD_USER_SCOPE("wrapping");  // for what the host waits then
-    return learners.emplace_back(communicator, device, options);
-  }
-  int rank() const { return communicator.rank(); }
-};
-
-// ---- streams as programs use them; nothing on the CPU ----
+// ---- streams as programs use them; none on the CPU ----
 
 using MaybeStream = std::optional<c10::Stream>;
 
@@ -91,14 +71,31 @@ class InStream {
   std::optional<c10::StreamGuard> guard_;
 };
 
-/// What the host does here it waits for: it is the program's.
-template <typename Act>
-auto of_program(Act&& act) {
-  RECORD_USER_SCOPE("the program");
-  return act();
-}
+/// One rank's run of a use, on the CPU or on its device.
+struct Run {
+  Communicator& communicator;
+  const std::string& strategy;
+  at::Device device;
+  std::list<Learner> learners = {};
+  std::vector<at::Tensor> seen = {};  // besides weights: what has to be the CPU's
+  MaybeStream here = current_stream(device), side = new_stream(device), other = new_stream(device);
+  double scale = 1024;  // of losses
+  // A checkpoint.
+  std::vector<at::Tensor> weights = {};
+  std::vector<std::string> owed = {};
+  std::optional<KfacState> curvature = {};
 
-// ---- the uses ----
+  Learner& learner(DataParallelOptions options) {
+    options.strategy = strategy;
+    if (!device.is_cpu() || !is_same_arithmetic(strategy)) options.device_group = kOfLearners;
+    if (options.name.empty()) options.name = fmt::format("model {}", learners.size());
+    RECORD_USER_SCOPE("wrapping");  // for what the host waits then
+    return learners.emplace_back(communicator, device, options);
+  }
+  int rank() const { return communicator.rank(); }
+};
+
+// ---- a step of each use ----
 
 void plain(Run&, Learner& l, int step) {
   l.pass(step);
@@ -148,253 +145,197 @@ void frozen_and_thawed(Run&, Learner& l, int step) {
 /// K-FAC's state as it is, in mid-run: what inverses find and replace, as in the first steps.
 void loaded_curvature(Run&, Learner& l, int step) {
   if (step == 4) {
-    RECORD_USER_SCOPE("the program");
+    RECORD_USER_SCOPE("the program");  // for what the host waits then
     l.parallel->load_curvature_state(l.parallel->curvature_state());
   }
   l.pass(step);
   l.step();
 }
 
-using StepOfUse = void (*)(Run&, Learner&, int);
-template <StepOfUse step>
-void train_by(Run& run, Learner& l) {
-  for (int s = 0; s < kUsedSteps; ++s) step(run, l, s);
-}
-template <StepOfUse step>
-void by_steps(Run& run) {
-  train_by<step>(run, run.learner());
-}
-
-/// Wrapped in the default stream, trained in another one.
-template <void (*train)(Run&, Learner&)>
-void in_side_stream(Run& run) {
-  Learner& l = run.learner();
-  const MaybeStream here = current_stream(run.device), side = new_stream(run.device);
-  {
-    const InStream current(side);
-    train(run, l);
-    l.parallel->settle();
-  }
-  wait_for(here, side);
-}
-
-/// Wrapped in another stream than the default one; each step in one of the two.
-void streams_in_turn(Run& run) {
-  const MaybeStream here = current_stream(run.device), side = new_stream(run.device);
-  Learner* l = nullptr;
-  {
-    const InStream current(side);
-    l = &run.learner();
-  }
-  for (int step = 0; step < kUsedSteps; ++step) {
-    wait_for(here, side);
-    std::optional<InStream> current;
-    if (step % 3 != 1) current.emplace(side);
-    l->pass(step);
-    l->step();
-  }
-  wait_for(here, side);
+/// In the default stream, or in another one, where the model was wrapped.
+void streams_in_turn(Run& run, Learner& l, int step) {
+  wait_for(run.here, run.side);
+  std::optional<InStream> current;
+  if (step % 3 != 1) current.emplace(run.side);
+  plain(run, l, step);
 }
 
 /// In another stream, which waits for the training stream; that waits for it before it goes on.
 template <bool before_the_update_alone>
-void evaluation(Run& run, Learner& l) {
-  const MaybeStream here = current_stream(run.device), other = new_stream(run.device);
-  for (int step = 0; step < kUsedSteps; ++step) {
-    const bool evaluates = step % 3 == 2;
-    if (evaluates) {
-      const InStream current(other);
-      const torch::NoGradGuard no_grad;
-      // The layers that have no buffers: batch norm writes them, which would want a wait.
-      const at::Tensor x = torch::tanh(l.net.conv(l.images(step))).flatten(1);
-      run.seen.push_back(l.net.head(torch::tanh(l.net.sometimes(x))).sum());
-    }
-    if (!before_the_update_alone) wait_for(here, other);
-    l.pass(step);
-    if (before_the_update_alone) wait_for(here, other);
-    l.step();
+void evaluation(Run& run, Learner& l, int step) {
+  const MaybeStream here = current_stream(run.device);
+  if (step % 3 == 2) {
+    const InStream current(run.other);
+    const torch::NoGradGuard no_grad;
+    // The layers that have no buffers: batch norm writes them, which would want a wait.
+    const at::Tensor x = torch::tanh(l.net.conv(l.images(step))).flatten(1);
+    run.seen.push_back(l.net.head(torch::tanh(l.net.sometimes(x))).sum());
   }
-}
-template <bool before_the_update_alone>
-void by_evaluation(Run& run) {
-  evaluation<before_the_update_alone>(run, run.learner());
+  if (!before_the_update_alone) wait_for(here, run.other);
+  l.pass(step);
+  if (before_the_update_alone) wait_for(here, run.other);
+  l.step();
 }
 
-/// By measured times, trials against ddp and steps that depart from what was predicted.
-void new_plans(Run& run) {
-  Learner& l = run.learner({.measured_steps = 1, .replan_above = 0, .most_above_ddp = 0.01});
-  for (int step = 0; step < kUsedSteps + 4; ++step) {
-    l.pass(step, step % 4 != 3);
-    l.step();
-  }
+void new_plans(Run&, Learner& l, int step) {
+  l.pass(step, step % 4 != 3);
+  l.step();
 }
 
 /// Goes three steps back.
-void checkpoint(Run& run) {
-  Learner& l = run.learner();
-  std::vector<at::Tensor> weights;
-  std::vector<std::string> owed;
-  std::optional<KfacState> curvature;
-  for (int step = 0; step < kUsedSteps; ++step) {
-    if (step == 3) {
-      of_program([&] {
-        l.parallel->settle();
-        for (const at::Tensor& p : l.net.parameters()) weights.push_back(p.detach().cpu().clone());
-        owed = l.parallel->compression_state();
-        if (l.curvature) curvature.emplace(l.parallel->curvature_state());
-        return 0;
-      });
-    }
-    if (step == 6) {
-      of_program([&] {
-        const torch::NoGradGuard no_grad;
-        const auto parameters = l.net.parameters();
-        for (std::size_t i = 0; i < weights.size(); ++i) parameters[i].copy_(weights[i]);
-        l.parallel->load_compression_state(owed, "the checkpoint");
-        if (curvature) l.parallel->load_curvature_state(*curvature);
-        l.optimizer.state().clear();
-        return 0;
-      });
-    }
-    l.pass(step);
-    l.step();
+void checkpoint(Run& run, Learner& l, int step) {
+  const auto parameters = l.net.parameters();
+  if (step == 3) {
+    RECORD_USER_SCOPE("the program");
+    l.parallel->settle();
+    for (const at::Tensor& p : parameters) run.weights.push_back(p.detach().cpu().clone());
+    run.owed = l.parallel->compression_state();
+    if (l.curvature) run.curvature.emplace(l.parallel->curvature_state());
   }
+  if (step == 6) {
+    RECORD_USER_SCOPE("the program");
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i].copy_(run.weights[i]);
+    l.parallel->load_compression_state(run.owed, "the checkpoint");
+    if (run.curvature) l.parallel->load_curvature_state(*run.curvature);
+    l.optimizer.state().clear();
+  }
+  plain(run, l, step);
 }
 
 /// Of a forward pass on all ranks, of a backward pass on one, of a step that one rank refuses.
-void exceptions(Run& run) {
-  Learner& l = run.learner();
-  const auto break_backward = [&](double step, bool breaks) {
+void exceptions(Run& run, Learner& l, int step) {
+  if (step == 2) {
+    const auto forward = [&] {
+      l.net.sometimes(l.net.hidden(l.images(0)));
+      throw std::runtime_error("its batch is damaged");
+    };
+    EXPECT_THROW(forward(), std::runtime_error);
+  }
+  if (step == 3 || step == 6) {
+    const bool breaks = step == 3 || run.rank() == 1;
     const at::Tensor between = l.net.hidden(l.images(step));
     if (breaks)
       between.register_hook(
           [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("broken"); });
-    l.net.head(torch::tanh(l.net.sometimes(between))).square().mean().backward();
-  };
-  for (int step = 0; step < kUsedSteps; ++step) {
-    if (step == 2) {
-      const auto forward = [&] {
-        l.net.sometimes(l.net.hidden(l.images(0)));
-        throw std::runtime_error("its batch is damaged");
-      };
-      EXPECT_THROW(forward(), std::runtime_error);
+    try {
+      l.net.head(torch::tanh(l.net.sometimes(between))).square().mean().backward();
+      EXPECT_FALSE(breaks);
+    } catch (const std::runtime_error&) {
+      EXPECT_TRUE(breaks);
     }
-    if (step == 3 || step == 6) {
-      const bool breaks = step == 3 || run.rank() == 1;
-      try {
-        break_backward(step, breaks);
-        EXPECT_FALSE(breaks);
-      } catch (const std::runtime_error&) {
-        EXPECT_TRUE(breaks);
-      }
-      l.parallel->skip_step();
-      EXPECT_FALSE(l.net.head->weight.grad().defined());
-      continue;
-    }
-    l.pass(step);
-    if (step == 5) {
-      if (run.rank() == 1) l.parallel->refuse_step("its file is damaged");
-      EXPECT_THAT(thrown_by<InputError>([&] { l.parallel->finish(); }),
-                  HasSubstr("its file is damaged"));
-      l.optimizer.zero_grad();
-      continue;
-    }
-    l.step();
+    l.parallel->skip_step();
+    EXPECT_FALSE(l.net.head->weight.grad().defined());
+    return;
   }
+  l.pass(step);
+  if (step != 5) return static_cast<void>(l.step());
+  if (run.rank() == 1) l.parallel->refuse_step("its file is damaged");
+  EXPECT_THAT(thrown_by<InputError>([&] { l.parallel->finish(); }),
+              HasSubstr("its file is damaged"));
+  l.optimizer.zero_grad();
 }
 
 /// As a GradScaler does: a step whose gradients are not finite is left out on all ranks, and halves
 /// the scale.
-void scaled_losses(Run& run) {
-  Learner& l = run.learner();
-  double scale = 1024;
-  for (int step = 0; step < kUsedSteps; ++step) {
-    const bool overflows = step == 0 || step == 1 || (step == 5 && run.rank() == 1);
-    l.parallel->set_loss_scale(scale);
-    (l.loss(step) * scale * (overflows ? std::numeric_limits<double>::infinity() : 1)).backward();
-    bool finite = !l.parallel->finish().infinite;
-    if (finite) {
-      for (at::Tensor& p : l.net.parameters())
-        if (p.grad().defined()) {
-          p.mutable_grad().mul_(1 / scale);
-          finite =
-              of_program([&] { return torch::isfinite(p.grad()).all().item<bool>(); }) && finite;
-        }
-    }
-    EXPECT_EQ(finite, step != 0 && step != 1 && step != 5) << "step " << step;
-    if (finite) {
-      if (l.curvature) l.curvature->step();
-      l.optimizer.step();
-    } else {
-      scale /= 2;
-    }
-    l.optimizer.zero_grad();
+void scaled_losses(Run& run, Learner& l, int step) {
+  const bool overflows = step == 0 || step == 1 || (step == 5 && run.rank() == 1);
+  l.parallel->set_loss_scale(run.scale);
+  const double factor = overflows ? std::numeric_limits<double>::infinity() : 1;
+  (l.loss(step) * run.scale * factor).backward();
+  bool finite = !l.parallel->finish().infinite;
+  if (finite) {
+    for (at::Tensor& p : l.net.parameters())
+      if (p.grad().defined()) {
+        p.mutable_grad().mul_(1 / run.scale);
+        RECORD_USER_SCOPE("the program");
+        finite = torch::isfinite(p.grad()).all().item<bool>() && finite;
+      }
   }
+  EXPECT_EQ(finite, step != 0 && step != 1 && step != 5) << "step " << step;
+  if (finite) {
+    if (l.curvature) l.curvature->step();
+    l.optimizer.step();
+  } else {
+    run.scale /= 2;
+  }
+  l.optimizer.zero_grad();
 }
 
 /// Their passes and steps alternate, and one of them learns from the other.
-void two_models(Run& run) {
-  Learner &a = run.learner(), &b = run.learner();
-  for (int step = 0; step < kUsedSteps; ++step) {
-    a.pass(step);
-    const at::Tensor x = a.images(step);
-    if (step % 2 == 0) a.step();
-    at::Tensor target;
-    {
-      const torch::NoGradGuard no_grad;
-      target = a.net.forward(x, true);
-    }
-    torch::nn::functional::mse_loss(b.net.forward(x, step % 3 != 2), target).backward();
-    if (step % 2 == 1) a.step();
-    b.step();
+void two_models(Run& run, Learner& a, int step) {
+  if (step == 0) run.learner({});
+  Learner& b = run.learners.back();
+  a.pass(step);
+  const at::Tensor x = a.images(step);
+  if (step % 2 == 0) a.step();
+  at::Tensor target;
+  {
+    const torch::NoGradGuard no_grad;
+    target = a.net.forward(x, true);
   }
+  torch::nn::functional::mse_loss(b.net.forward(x, step % 3 != 2), target).backward();
+  if (step % 2 == 1) a.step();
+  b.step();
 }
 
 constexpr const char* kSpdUnderDear = "dear+kfac(spd, clip=off, factors=1, inverses=2)";
 constexpr const char* kMpdUnderDear = "dear+kfac(mpd, clip=off, factors=1, inverses=2)";
 
 enum class By { all, all_but_curvature, others_alone };
+enum class Side { unused, wraps, trains };  // what a stream besides the default one is current for
 struct Use {
   const char* name;
-  void (*train)(Run&);
+  void (*step)(Run&, Learner&, int);
   By by = By::all;
   std::vector<const char*> others = {};  // strategies of this use alone
   const char* waits = nullptr;           // in the words of those of the host that belong to it
+  Side side = Side::unused;
+  DataParallelOptions options = {};
+  int steps = 8;
 };
 const Use kUses[] = {
-    {"plain", by_steps<plain>},
-    {"unused_layers", by_steps<unused_layers>},
+    {"plain", plain},
+    {"unused_layers", unused_layers},
     // Inputs begin a step, and the plan has variants: buckets are made anew under gathers.
-    {"unequal_batches", by_steps<unequal_batches>, By::all, {kSpdUnderDear, kMpdUnderDear}},
-    {"accumulation", by_steps<accumulation>},
-    {"no_sync", by_steps<no_sync>},
-    {"finish_and_steps_apart", by_steps<finish_and_steps_apart>},
-    {"side_stream", in_side_stream<train_by<plain>>},
-    {"streams_in_turn", streams_in_turn},
-    {"evaluation_before_the_pass", by_evaluation<false>},
+    {"unequal_batches", unequal_batches, By::all, {kSpdUnderDear, kMpdUnderDear}},
+    {"accumulation", accumulation},
+    {"no_sync", no_sync},
+    {"finish_and_steps_apart", finish_and_steps_apart},
+    {.name = "side_stream", .step = plain, .side = Side::trains},
+    {.name = "streams_in_turn", .step = streams_in_turn, .side = Side::wraps},
+    {"evaluation_before_the_pass", evaluation<false>},
     // Which asks for updates that wait.
     {"evaluation_before_the_update",
-     by_evaluation<true>,
+     evaluation<true>,
      By::all,
      {"ddp", "dear+fp16", kSpdUnderDear}},
-    {"new_plans", new_plans},
+    // By measured times, trials against ddp and steps that depart from what was predicted.
+    {.name = "new_plans",
+     .step = new_plans,
+     .options = {.measured_steps = 1, .replan_above = 0, .most_above_ddp = 0.01},
+     .steps = 12},
     {"checkpoint", checkpoint, By::all, {}, "[encode"},  // what was loaded goes to the device
     {"exceptions", exceptions},
-    {"frozen_and_thawed", by_steps<frozen_and_thawed>},
+    {"frozen_and_thawed", frozen_and_thawed},
     // Under a compressor finish() asks whether the step counts. K-FAC takes such a step for zero.
     {"scaled_losses", scaled_losses, By::all_but_curvature, {}, "_local_scalar_dense"},
     {"two_models", two_models},
     {"unequal_batches_in_a_side_stream",
-     in_side_stream<train_by<unequal_batches>>,
+     unequal_batches,
      By::others_alone,
-     {kMpdUnderDear}},
+     {kMpdUnderDear},
+     nullptr,
+     Side::trains},
     {"evaluation_of_a_side_stream",
-     in_side_stream<evaluation<true>>,
+     evaluation<true>,
      By::others_alone,
-     {"dear", kSpdUnderDear}},
+     {"dear", kSpdUnderDear},
+     nullptr,
+     Side::trains},
     // Under mem another Plan may give layers other owners, by way of the host.
     {"loaded_curvature",
-     by_steps<loaded_curvature>,
+     loaded_curvature,
      By::others_alone,
      {"ddp+kfac(mpd, fusion=none, factors=1, inverses=1)",
       "ddp+kfac(mem, fusion=none, factors=1, inverses=1)",
@@ -416,14 +357,24 @@ bool is_named(const std::string& wait, const Use& use, const std::string& strate
 at::Tensor trained(Communicator& communicator, const Use& use, const std::string& strategy,
                    at::Device device) {
   Run run{communicator, strategy, device};
-  use.train(run);
-  for (Learner& l : run.learners) l.parallel->settle();
-  return of_program([&] {
-    std::vector<at::Tensor> flat;
-    for (const at::Tensor& t : run.seen) flat.push_back(t.cpu().flatten().to(at::kDouble));
-    for (const Learner& l : run.learners) flat.push_back(l.state());
-    return torch::cat(flat);
+  const auto in_side = [&](bool is_current, const auto& act) {
+    std::optional<InStream> current;
+    if (is_current) current.emplace(run.side);
+    act();
+  };
+  in_side(use.side == Side::wraps, [&] { run.learner(use.options); });
+  in_side(use.side == Side::trains, [&] {
+    Learner& first = run.learners.front();
+    for (int step = 0; step < use.steps; ++step) use.step(run, first, step);
+    if (use.side == Side::trains) first.parallel->settle();
   });
+  if (use.side != Side::unused) wait_for(run.here, run.side);
+  for (Learner& l : run.learners) l.parallel->settle();
+  RECORD_USER_SCOPE("the program");
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& t : run.seen) flat.push_back(t.cpu().flatten().to(at::kDouble));
+  for (const Learner& l : run.learners) flat.push_back(l.state());
+  return torch::cat(flat);
 }
 
 using UseOf = std::tuple<Use, std::string, int>;  // strategy, ranks

@@ -126,11 +126,6 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
-}  // namespace
-void set_capturing(bool on) { captures = on; }
-
-namespace {
-
 // ---- what PyTorch asks of an accelerator besides operators; its name; the titles of tasks
 
 class Hooks final : public at::PrivateUse1HooksInterface {
@@ -175,4 +170,7 @@ const bool registered = [] {
 }();
 
 }  // namespace
+
+void set_capturing(bool on) { captures = on; }
+
 }  // namespace linerate::simulated

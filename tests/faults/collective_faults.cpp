@@ -3,14 +3,11 @@
 //   collective_faults FAULT PHASE CULPRIT TIMEOUT_S
 #include <unistd.h>
 
-#include <array>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <map>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -60,12 +57,9 @@ class Rounds {
       play("all_reduce", [&](std::int64_t part) {
         return comm_.all_reduce(out(part), Reduce::sum, "all_reduce");
       });
-      play(
-          "reduce_scatter",
-          [&](std::int64_t part) {
-            return comm_.reduce_scatter(in(n * part), out(part), Reduce::sum, "reduce_scatter");
-          },
-          false);
+      play("reduce_scatter", [&](std::int64_t part) {
+        return comm_.reduce_scatter(in(n * part), out(part), Reduce::sum, "reduce_scatter");
+      });
       play("all_gather", [&](std::int64_t part) {
         return comm_.all_gather(in(part), out(n * part), "all_gather");
       });
@@ -73,12 +67,9 @@ class Rounds {
         const std::vector<std::int64_t> counts(static_cast<std::size_t>(n), part);
         return comm_.all_gather_v(in(part), out(n * part), counts, "all_gather_v");
       });
-      play(
-          "all_to_all",
-          [&](std::int64_t part) {
-            return comm_.all_to_all(in(n * part), out(n * part), "all_to_all");
-          },
-          false);
+      play("all_to_all", [&](std::int64_t part) {
+        return comm_.all_to_all(in(n * part), out(n * part), "all_to_all");
+      });
       play("broadcast", [&](std::int64_t part) {
         return comm_.broadcast(out(part), fault_.culprit, "broadcast");
       });
@@ -96,8 +87,7 @@ class Rounds {
   comm::ConstBuffer in(std::int64_t count) { return {in_.data(), {count}, DType::f32}; }
   comm::Buffer out(std::int64_t count) { return {out_.data(), {count}, DType::f32}; }
 
-  void play(const std::string& phase, const std::function<comm::WorkPtr(std::int64_t)>& submit,
-            bool alike = true) {
+  void play(const std::string& phase, const std::function<comm::WorkPtr(std::int64_t)>& submit) {
     const float value = due(phase) && fault_.kind == "nan" ? NAN : 1.0f;
     std::fill(in_.begin(), in_.end(), value);
     std::fill(out_.begin(), out_.end(), value);
@@ -105,15 +95,17 @@ class Rounds {
     const comm::WorkPtr work = submit(other ? kElements / 2 : kElements);
     if (due(phase)) commit(fault_.kind);
     work->wait();
-    if (fault_.kind == "nan" && alike && phase != "barrier") same_everywhere(phase);
+    if (fault_.kind == "nan") same_everywhere(phase);
   }
 
-  /// NaN is a value like any other: all ranks must hold the same bits.
+  /// NaN is a value like any other: all ranks must hold the same bits of what they have in common.
   void same_everywhere(const std::string& phase) {
-    const auto all = static_cast<std::size_t>(
-        phase == "all_reduce" || phase == "broadcast" ? kElements : kElements * comm_.size());
+    const int parts = phase == "all_reduce" || phase == "broadcast" ? 1
+                      : phase.starts_with("all_gather")             ? comm_.size()
+                                                                    : 0;
     const auto own = static_cast<std::int64_t>(
-        hash_bytes({reinterpret_cast<const char*>(out_.data()), all * sizeof(float)}));
+        hash_bytes({reinterpret_cast<const char*>(out_.data()),
+                    static_cast<std::size_t>(kElements * parts) * sizeof(float)}));
     std::int64_t low = own, high = own;
     comm_.all_reduce(comm::buffer(low), comm::Reduce::min, "low")->wait();
     comm_.all_reduce(comm::buffer(high), comm::Reduce::max, "high")->wait();

@@ -10,8 +10,8 @@ cell; at the end the table of docs/faults.md, on stdout and to --table.
 """
 import argparse
 import concurrent.futures
-import ctypes
 import dataclasses
+import math
 import os
 import re
 import shutil
@@ -89,7 +89,7 @@ def all_cells():
 def sample(cells, seconds):
     """Cells in a fixed order that jumps through the list, as long as their sum fits."""
     step = next(s for s in range(int(len(cells) * 0.618), len(cells) + 1)
-                if s > 0 and _coprime(s, len(cells)))
+                if s > 0 and math.gcd(s, len(cells)) == 1)
     chosen, spent = [], 0.0
     for i in range(len(cells)):
         cell = cells[i * step % len(cells)]
@@ -100,39 +100,14 @@ def sample(cells, seconds):
     return chosen
 
 
-def _coprime(a, b):
-    while b:
-        a, b = b, a % b
-    return a == 1
-
-
-def descendants(root):
-    """Processes below `root`, those that lost their parent too, since the subreaper adopts them."""
-    parents = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/stat") as f:
-                parents[int(pid)] = int(f.read().rpartition(")")[2].split()[1])
-        except OSError:
-            pass
-    below, frontier = [], [root]
-    while frontier:
-        parent = frontier.pop()
-        children = [pid for pid, p in parents.items() if p == parent]
-        below += children
-        frontier += children
-    return below
-
-
 def left_behind(marker):
-    """Processes of this cell that still exist: its marker stands in their environment; a zombie has
-    none, but a parent."""
+    """Processes of this cell that still exist: its marker stands in their environment."""
     found = []
-    for pid in descendants(os.getpid()):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/environ", "rb") as f:
                 if marker.encode() in f.read():
-                    found.append(pid)
+                    found.append(int(pid))
         except OSError:
             pass
     return found
@@ -242,7 +217,6 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--table")
     options = parser.parse_args()
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     programs = dict(p.split("=", 1) for p in options.program)
     programs = {name: os.path.abspath(path) for name, path in programs.items()}
     mpirun = os.path.abspath(options.mpirun)

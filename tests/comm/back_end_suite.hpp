@@ -14,7 +14,9 @@
 
 namespace linerate::comm {
 
-/// Each rank runs it. `ranks`: 0 where the job has so many as it has.
+/// Of those that `threads` would be, or 0: the job has so many as it has.
+std::vector<int> numbers_of_ranks(std::vector<int> threads);
+/// Each rank runs it.
 void on_ranks(int ranks, void (*run)(Communicator&), const CommunicatorOptions& options);
 
 class BackEnd : public ::testing::TestWithParam<std::tuple<int, suite::Case>> {};
@@ -50,5 +52,19 @@ inline std::string name_of_case(const ::testing::TestParamInfo<BackEnd::ParamTyp
   const auto& [ranks, one] = info.param;
   return one.name + (ranks > 0 ? "_on_" + std::to_string(ranks) : std::string());
 }
+
+INSTANTIATE_TEST_SUITE_P(Cases, BackEnd,
+                         ::testing::Combine(::testing::ValuesIn(numbers_of_ranks({1, 2, 3, 4, 5})),
+                                            ::testing::ValuesIn(suite::cases())),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(UnderALink, BackEnd,
+                         ::testing::Combine(::testing::ValuesIn(numbers_of_ranks({2, 3})),
+                                            ::testing::ValuesIn(cases_under_a_link())),
+                         name_of_case);
+/// Where ranks are processes, a driver starts a job for each.
+INSTANTIATE_TEST_SUITE_P(Endings, BackEnd,
+                         ::testing::Combine(::testing::ValuesIn(numbers_of_ranks({2, 3, 4})),
+                                            ::testing::ValuesIn(suite::endings())),
+                         name_of_case);
 
 }  // namespace linerate::comm

@@ -7,6 +7,7 @@
 
 namespace linerate::comm {
 
+std::vector<int> numbers_of_ranks(std::vector<int>) { return {0}; }
 void on_ranks(int, void (*run)(Communicator&), const CommunicatorOptions& options) {
   run(*make_world({.checked = options.checked,
                    .timeout = options.timeout,
@@ -14,18 +15,6 @@ void on_ranks(int, void (*run)(Communicator&), const CommunicatorOptions& option
 }
 
 namespace {
-
-using ::testing::Combine;
-using ::testing::Values;
-using ::testing::ValuesIn;
-
-INSTANTIATE_TEST_SUITE_P(Cases, BackEnd, Combine(Values(0), ValuesIn(suite::cases())),
-                         name_of_case);
-INSTANTIATE_TEST_SUITE_P(UnderALink, BackEnd, Combine(Values(0), ValuesIn(cases_under_a_link())),
-                         name_of_case);
-/// ending_test.py starts a job for each.
-INSTANTIATE_TEST_SUITE_P(Endings, BackEnd, Combine(Values(0), ValuesIn(suite::endings())),
-                         name_of_case);
 
 /// Twice the memory that is needed must be free, on rank 0's word, so that all ranks run it or
 /// none.

@@ -13,6 +13,7 @@
 
 namespace linerate::comm {
 
+std::vector<int> numbers_of_ranks(std::vector<int> threads) { return threads; }
 void on_ranks(int ranks, void (*run)(Communicator&), const CommunicatorOptions& options) {
   run_ranks(ranks, run, options);
 }
@@ -22,17 +23,7 @@ namespace {
 using suite::Array;
 using suite::error_of;
 using suite::expect_said;
-using ::testing::Combine;
 using ::testing::ThrowsMessage;
-using ::testing::Values;
-using ::testing::ValuesIn;
-
-INSTANTIATE_TEST_SUITE_P(Cases, BackEnd, Combine(Values(1, 2, 3, 4, 5), ValuesIn(suite::cases())),
-                         name_of_case);
-INSTANTIATE_TEST_SUITE_P(UnderALink, BackEnd, Combine(Values(2, 3), ValuesIn(cases_under_a_link())),
-                         name_of_case);
-INSTANTIATE_TEST_SUITE_P(Endings, BackEnd, Combine(Values(2, 3, 4), ValuesIn(suite::endings())),
-                         name_of_case);
 
 TEST(RunRanks, RethrowsTheFirstErrorAndAPeerLearnsWhoFailed) {
   std::string seen;

@@ -25,23 +25,12 @@ const char* (*new_group)() = nullptr;
 
 using suite::new_group;
 
+std::vector<int> numbers_of_ranks(std::vector<int>) { return {0}; }
 void on_ranks(int, void (*run)(Communicator&), const CommunicatorOptions& options) {
   run(*make_world_of_group(new_group(), options));
 }
 
 namespace {
-
-using ::testing::Combine;
-using ::testing::Values;
-using ::testing::ValuesIn;
-
-INSTANTIATE_TEST_SUITE_P(Cases, BackEnd, Combine(Values(0), ValuesIn(suite::cases())),
-                         name_of_case);
-INSTANTIATE_TEST_SUITE_P(UnderALink, BackEnd, Combine(Values(0), ValuesIn(cases_under_a_link())),
-                         name_of_case);
-/// run_suites.py starts a job for each.
-INSTANTIATE_TEST_SUITE_P(Endings, BackEnd, Combine(Values(0), ValuesIn(suite::endings())),
-                         name_of_case);
 
 /// Worlds of two process groups are of one process, too.
 TEST(C10dWorld, IsNoFasterThanItsLink) {

@@ -66,12 +66,9 @@ TEST(CompressionState, DamagedBytesAreRefused) {
 TEST(CompressionState, OfAnotherVersionIsRefusedByName) {
   std::string old = to_bytes(state_of_rank(1));
   old.replace(0, 22, "linerate compression 2");
-  try {
-    compression_state_from(old, "run.ckpt");
-    FAIL();
-  } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), testing::AllOf(HasSubstr("run.ckpt"), HasSubstr("version 3")));
-  }
+  EXPECT_THAT([&] { compression_state_from(old, "run.ckpt"); },
+              testing::ThrowsMessage<InputError>(
+                  testing::AllOf(HasSubstr("run.ckpt"), HasSubstr("version 3"))));
 }
 
 /// As many ranks go on with their own; another number as each field says.
@@ -118,29 +115,16 @@ TEST(CompressionState, ResidualsOfOwnersSurviveOtherRanksAndAnExchangeWithoutOwn
   }
 }
 
-/// One rank's tensor after three steps of a gathered method.
-CodedTensor after_steps(const Compressor& compressor, const std::string& label,
-                        const Shape& shape) {
-  CodedTensor tensor("g", shape, {});
-  tensor.use({label, &compressor});
-  std::vector<std::byte> payload(static_cast<std::size_t>(compressor.rounds(shape)[0].bytes));
-  for (std::int64_t step = 0; step < 3; ++step) {
-    std::vector<float> gradient =
-        noise(static_cast<std::size_t>(shape.elements), static_cast<std::uint64_t>(step));
-    tensor.begin_step(3, step, 0, gradient);
-    tensor.encode(0, gradient, 1, -1, payload);
-    tensor.keep();
-  }
-  return tensor;
-}
-
 /// dgc keeps what it owes in a field of its own: by other options it goes on with it, another
 /// compressor has it as its residual.
 TEST(CompressionState, UnsentValuesSurviveOtherOptionsAndAnotherCompressor) {
   const Shape shape{600, 20};
   const auto dgc = made("dgc(density=0.1)"), sparser = made("dgc(density=0.05)"),
              topk = made("topk(density=0.1)");
-  CodedTensor tensor = after_steps(*dgc, "dgc(density=0.1)", shape);
+  RanksOfTensor one(*dgc, "dgc(density=0.1)", false, 1, shape);
+  for (std::int64_t step = 0; step < 3; ++step)
+    one.step({noise(600, static_cast<std::uint64_t>(step))}, step);
+  CodedTensor& tensor = one.tensor(0);
   const SavedState before = tensor.state().codec;
   ASSERT_EQ(before.size(), 2u);
   ASSERT_EQ(before[1].passing, Passing::owed);

@@ -192,21 +192,16 @@ TEST_P(Conformance, APayloadIsThatOfASecondImplementation) {
 
 /// Ranks' payloads by the rule of one.
 Outcome outcome_of(const Sent& rule, const Given& given) {
-  Outcome e{Numbers(given.elements()), {}};
-  for (std::size_t r = 0; r < given.ranks(); ++r) {
-    const std::vector<float> v = given.corrected(r);
-    const auto own = rule(v, given.keys[r], given.payloads[r]);
-    Numbers& kept = e.kept.emplace_back(given.elements());
-    for (std::size_t i = 0; i < v.size(); ++i) {
-      const bool is_open = own[i].both && own[i].lower != own[i].upper;
-      const double sent = is_open     ? std::numeric_limits<double>::quiet_NaN()
-                          : own[i].up ? own[i].upper
-                                      : own[i].lower;
-      e.mean[i] += sent / static_cast<double>(given.ranks());
-      kept[i] = v[i] - sent;
+  return of_ranks(given, [&](std::size_t r) {
+    Numbers sent;
+    for (const Neighbours& one : rule(given.corrected(r), given.keys[r], given.payloads[r])) {
+      const bool is_open = one.both && one.lower != one.upper;
+      sent.push_back(is_open  ? std::numeric_limits<double>::quiet_NaN()
+                     : one.up ? one.upper
+                              : one.lower);
     }
-  }
-  return e;
+    return sent;
+  });
 }
 
 /// |found - expected| / |expected|, over the elements that have one right answer; counts the
@@ -224,13 +219,14 @@ double relative_difference(const std::vector<float>& found, const Numbers& expec
   }
   return off == 0 ? 0 : std::sqrt(off) / (scale > 0 ? scale : std::sqrt(all));
 }
-/// Prints the largest differences; docs/compression.md has their summary.
+/// Prints the largest differences; docs/compression.md has their summary. Votes of 9 ranks need
+/// four bits of a count, and those of 2 may be even.
 TEST_P(Conformance, StepsOfRanksAreThoseOfASecondImplementation) {
   if (!expected().sent && !expected().twin) return;
   const Shape shape{40 * 60, 40};
   double of_mean = 0, of_kept = 0;
   std::size_t open = 0, ignored = 0, elements = 0;
-  for (const int ranks : {1, 2, 3, 5}) {
+  for (const int ranks : {1, 2, 3, 9}) {
     RankGroup group(*compressor_, shape, ranks, has_residual());
     const Twin twin = expected().twin ? expected().twin() : [&](const Given& given) {
       return outcome_of(expected().sent, given);
@@ -320,16 +316,22 @@ TEST_P(Conformance, AllRanksGetTheSameMean) {
   }
 }
 
-TEST_P(Conformance, TheSameKeysGiveTheSameBytes) {
+/// From step 3 on the other group is new, and has read what the first one saved.
+TEST_P(Conformance, TheSameKeysGiveTheSameBytesAndSavedStateGoesOn) {
   for (const Shape& shape : kShapes) {
     if (compressor_->rounds(shape).empty()) continue;
     const auto n = static_cast<std::size_t>(shape.elements);
     for (const bool keeps : residual_choices(*compressor_)) {
-      RankGroup one(*compressor_, shape, 2, keeps), other(*compressor_, shape, 2, keeps);
-      for (std::uint64_t step = 0; step < 4; ++step) {
+      RankGroup one(*compressor_, shape, 2, keeps), other(*compressor_, shape, 2, keeps),
+          resumed(*compressor_, shape, 2, keeps);
+      for (std::uint64_t step = 0; step < 6; ++step) {
+        if (step == 3) resumed.take(one);
+        RankGroup& same = step < 3 ? other : resumed;
         const std::vector<std::vector<float>> g = {noise(n, 2 * step), noise(n, 2 * step + 1)};
-        one.step(g, step), other.step(g, step);
-        EXPECT_EQ(one.sent_bytes(), other.sent_bytes());
+        for (RankGroup* group : {&one, &same}) group->follow_phases(step);
+        EXPECT_EQ(one.step(g, step), same.step(g, step)) << step;
+        EXPECT_EQ(one.sent_bytes(), same.sent_bytes()) << step;
+        for (int r = 0; r < 2; ++r) EXPECT_EQ(one.residual(r), same.residual(r));
       }
     }
   }
@@ -401,21 +403,36 @@ class NoisyGradients {
   std::vector<std::vector<float>> sets_;
 };
 
-/// At steps 12, 120 and the last one, warm-ups among them.
-TEST_P(Conformance, NothingIsLostOverThousandsOfSteps) {
-  if (!has_residual() || expected().split == Split::none) return;
-  const Shape shape{1024, 32};
+/// At steps 12, 120 and the last one, warm-ups among them. What is owed stays bounded, too:
+/// gradients are stationary noise with a mean, so the residual of the last steps is no larger than
+/// that of steps long before. The rule that subtracts the mean of the ranks fails this. Each rank's
+/// gradients have a mean of their own, so it grows with the steps.
+TEST_P(Conformance, NothingIsLostOverThousandsOfStepsAndTheResidualStaysBounded) {
+  const bool stays_bounded = compressor_->residual() == Residual::needed;
+  const bool is_balanced = expected().split != Split::none;
+  if (!has_residual()) return;
   for (const int ranks : {1, 2, 4}) {
+    const bool goes_on = ranks == 4 && stays_bounded;
+    if (!is_balanced && !goes_on) continue;
     const NoisyGradients gradients(1024, ranks);
-    RankGroup group(*compressor_, shape, ranks, true);
+    RankGroup group(*compressor_, {1024, 32}, ranks, true);
     Ledger ledger(expected(), 1024, ranks);
-    const std::uint64_t last = ranks == 1 ? 120 : many_steps(2400);
+    const std::uint64_t balanced = ranks == 1 ? 120 : many_steps(2400);
+    const std::uint64_t last = goes_on ? std::max<std::uint64_t>(balanced, 700) : balanced;
+    double early = 0, late = 0;
     for (std::uint64_t step = 1; step <= last; ++step) {
       group.follow_phases(step - 1);
       const auto g = gradients.of_step(step);
       ledger.add(g, group.step(g, step), group);
-      if (step == 12 || step == 120 || step == last) ledger.expect_balanced(group);
+      if (is_balanced && (step == 12 || step == 120 || step == last)) ledger.expect_balanced(group);
       if (HasFatalFailure()) return;
+      const double size = norm_of(group.residual(0));
+      if (step > 200 && step <= 300) early += size / 100;
+      if (step > last - 100) late += size / 100;
+    }
+    // That rule: 4.6 of 1200 steps, 2.6 of 700.
+    if (goes_on) {
+      EXPECT_LE(late, 1.3 * early);
     }
   }
 }
@@ -442,26 +459,6 @@ TEST_P(Conformance, LargeTensorsAreSentWhole) {
   }
 }
 
-/// Stationary noise, the same mean: the residual of the last steps is no larger than that of steps
-/// long before. The rule that subtracts the mean of the ranks fails this: each rank's gradients
-/// have a mean of their own, so it grows with the steps.
-TEST_P(Conformance, TheResidualStaysBounded) {
-  if (compressor_->residual() != Residual::needed) return;
-  const Shape shape{1024, 32};
-  constexpr int kRanks = 4;
-  const NoisyGradients gradients(1024, kRanks);
-  RankGroup group(*compressor_, shape, kRanks, true);
-  const std::uint64_t last = std::max<std::uint64_t>(many_steps(1200), 700);
-  double early = 0, late = 0;
-  for (std::uint64_t step = 0; step < last; ++step) {
-    group.step(gradients.of_step(step), step);
-    const double size = norm_of(group.residual(0));
-    if (step >= 200 && step < 300) early += size / 100;
-    if (step >= last - 100) late += size / 100;
-  }
-  EXPECT_LE(late, 1.3 * early);  // that rule: 1150 / 250 = 4.6, of 700 steps 2.6
-}
-
 #if defined(__SSE__)
 /// What a parameter of one rank gets in two steps as training codes it: by its own payloads,
 /// through an owner, or dense by of_dense(). CodedTensor calls the codecs, and keeps denormals for
@@ -469,33 +466,13 @@ TEST_P(Conformance, TheResidualStaysBounded) {
 std::vector<float> coded(const Compressor& compressor, const Shape& shape,
                          const std::vector<std::vector<float>>& steps, bool two_phase,
                          bool is_dense) {
-  CodedTensor tensor("g", shape, {});
-  tensor.use({"method", &compressor, two_phase, 0, 1, is_dense});
+  RanksOfTensor one(compressor, "method", two_phase, 1, shape, {}, is_dense);
   std::vector<float> all;
   for (std::size_t step = 0; step < steps.size(); ++step) {
-    std::vector<float> gradient = steps[step], mean = gradient;
-    tensor.begin_step(3, static_cast<std::int64_t>(step), 0, gradient);
-    if (is_dense) {
-      tensor.take_dense(mean);
-    } else if (two_phase) {
-      mean = gradient;
-      exchange_tensor(compressor,
-                      {{tensor.two_phase(), tensor.keys(), mean, tensor.next_residual()}});
-    } else {
-      const std::vector<Round> rounds = compressor.rounds(shape);
-      for (std::size_t r = 0; r < rounds.size(); ++r) {
-        const int round = static_cast<int>(r);
-        std::vector<std::byte> room(static_cast<std::size_t>(rounds[r].bytes));
-        const std::span<const std::byte> sent(room.data(),
-                                              tensor.encode(round, gradient, 1, -1, room));
-        tensor.decode(round, {{&sent, 1}, 1},
-                      r + 1 == rounds.size() ? std::span(mean) : std::span<float>());
-      }
-    }
-    tensor.keep();
+    const std::vector<float> mean = one.step({steps[step]}, static_cast<std::int64_t>(step));
     all.insert(all.end(), mean.begin(), mean.end());
   }
-  const CompressedTensorState left = tensor.state();
+  const CompressedTensorState left = one.tensor(0).state();
   all.insert(all.end(), left.residual.begin(), left.residual.end());
   return all;
 }
@@ -520,22 +497,6 @@ TEST_P(Conformance, FlushingDenormalsChangesNothing) {
   if (compressor_->of_dense(shape)) expect_same(false, true);
 }
 #endif
-
-/// Saved behind step 3 and read by new codecs, steps 4 to 6 send what they would have sent.
-TEST_P(Conformance, SavedStateGoesOn) {
-  const Shape shape{9000, 90};
-  const auto n = static_cast<std::size_t>(shape.elements);
-  const bool keeps = residual_choices(*compressor_).back();
-  RankGroup whole(*compressor_, shape, 2, keeps), resumed(*compressor_, shape, 2, keeps);
-  for (std::uint64_t step = 0; step < 6; ++step) {
-    if (step == 3) resumed.take(whole);
-    const std::vector<std::vector<float>> g = {noise(n, 2 * step), noise(n, 2 * step + 1)};
-    for (RankGroup* group : {&whole, &resumed}) group->follow_phases(step);
-    const std::vector<float> mean = whole.step(g, step);
-    EXPECT_TRUE(step < 3 || resumed.step(g, step) == mean) << step;
-  }
-  for (int r = 0; r < 2; ++r) EXPECT_EQ(whole.residual(r), resumed.residual(r));
-}
 
 TEST_P(Conformance, StateOfAnotherShapeIsRefused) {
   const auto codec = compressor_->codec({9000, 90});
@@ -580,37 +541,18 @@ TEST_P(Conformance, ADroppedStepLeavesNoTrace) {
   }
 }
 
-/// Two ranks that have encoded `round`, and what arrived at them: undamaged up to here.
-struct Damaged {
-  Damaged(const Compressor& compressor, const Shape& shape, bool keeps, int phase, int round)
-      : group(compressor, shape, 2, keeps), mean(static_cast<std::size_t>(shape.elements)) {
-    group.set_phase(phase);
-    const auto n = mean.size();
-    const std::vector<std::vector<float>> gradients = {noise(n, 1), noise(n, 2)};
-    for (int r = 0; r <= round; ++r) {
-      group.encode(r, gradients, 0);
-      if (r < round) group.decode(r);
-    }
-    const Round& of = group.rounds()[static_cast<std::size_t>(round)];
-    is_last = round + 1 == static_cast<int>(group.rounds().size());
-    if (of.combine == Combine::sum)
-      arrived.push_back(summed(group.sent().back(), of.dtype));
-    else
-      for (const Payload& payload : group.sent().back()) arrived.emplace_back(payload.bytes());
-  }
-  void decode(int round) {
-    group.decode_at(0, round, arrived, is_last ? std::span<float>(mean) : std::span<float>());
-  }
-  RankGroup group;
-  std::vector<float> mean;
-  std::vector<Payload> arrived;
-  bool is_last = false;
-};
-
 class DamagedPayloads : public Conformance {
  protected:
-  Damaged damaged(const Shape& shape, int phase, int round) const {
-    return {*compressor_, shape, residual_choices(*compressor_).back(), phase, round};
+  /// Two ranks that have encoded `round`: undamaged up to here.
+  RankGroup encoded(const Shape& shape, int phase, int round) const {
+    const auto n = static_cast<std::size_t>(shape.elements);
+    RankGroup group(*compressor_, shape, 2, residual_choices(*compressor_).back());
+    group.set_phase(phase);
+    for (int r = 0; r <= round; ++r) {
+      group.encode(r, {noise(n, 1), noise(n, 2)}, 0);
+      if (r < round) group.decode(r);
+    }
+    return group;
   }
   /// visit(shape, phase, round) for all there are.
   template <class Visit>
@@ -633,32 +575,32 @@ Payload resized(const Payload& payload, std::size_t bytes) {
 
 TEST_P(DamagedPayloads, OfAnotherSizeAreRefused) {
   for_rounds({{33, 1}, {513, 3}, {9000, 90}}, [&](const Shape& shape, int phase, int round) {
-    const std::size_t size = damaged(shape, phase, round).arrived.back().bytes().size();
+    const std::size_t size = encoded(shape, phase, round).arrived().back().bytes().size();
     for (const std::size_t other : {std::size_t{0}, std::size_t{1}, std::size_t{3}, size / 2,
                                     size - 1, size + 1, size + 4, 2 * size}) {
       if (other == size) continue;
-      Damaged cut = damaged(shape, phase, round);
-      cut.arrived.back() = resized(cut.arrived.back(), other);
-      EXPECT_THROW(cut.decode(round), InputError) << other << " bytes for " << size;
+      RankGroup cut = encoded(shape, phase, round);
+      cut.arrived().back() = resized(cut.arrived().back(), other);
+      EXPECT_THROW(cut.decode_on(0, round), InputError) << other << " bytes for " << size;
     }
-    Damaged fewer = damaged(shape, phase, round);
-    fewer.arrived.pop_back();
-    EXPECT_THROW(fewer.decode(round), InputError) << "a rank's payload is not there";
+    RankGroup fewer = encoded(shape, phase, round);
+    fewer.arrived().pop_back();
+    EXPECT_THROW(fewer.decode_on(0, round), InputError) << "a rank's payload is not there";
   });
 }
 
 /// Any flipped bit: InputError, or a decoded tensor; what is outside stays untouched (sanitizers).
 TEST_P(DamagedPayloads, WithFlippedBitsAreRefusedOrDecoded) {
   for_rounds({{33, 1}, {513, 3}}, [&](const Shape& shape, int phase, int round) {
-    const std::size_t bits = 8 * damaged(shape, phase, round).arrived[0].bytes().size();
+    const std::size_t bits = 8 * encoded(shape, phase, round).arrived()[0].bytes().size();
     for (std::size_t trial = 0; trial < 200; ++trial) {
-      Damaged flipped = damaged(shape, phase, round);
+      RankGroup flipped = encoded(shape, phase, round);
       for (std::size_t f = 0; f < 1 + trial % 3; ++f) {
         const std::size_t bit = random_below(trial, f, bits);
-        flipped.arrived[0].bytes()[bit / 8] ^= std::byte{1} << (bit % 8);
+        flipped.arrived()[0].bytes()[bit / 8] ^= std::byte{1} << (bit % 8);
       }
       try {
-        flipped.decode(round);
+        flipped.decode_on(0, round);
       } catch (const InputError&) {
       }
     }

@@ -2,8 +2,6 @@
 // ranks whose own minima lie elsewhere.
 #include <gmock/gmock.h>
 
-#include <cmath>
-
 #include "expectation.hpp"
 #include "inputs.hpp"
 #include "linerate/compress/registry.hpp"

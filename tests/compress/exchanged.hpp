@@ -1,4 +1,4 @@
-// The ranks of a parameter that take the two-phase exchange, in one process.
+// The ranks of a parameter in one process, as training codes it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,63 +14,33 @@
 
 namespace linerate::compress {
 
-/// What a rank has of the tensor.
-struct RankOfExchange {
-  TwoPhase& tensor;
-  Keys keys;
-  std::span<float> values;    // its gradient, then the mean
-  std::span<float> residual;  // empty: none is kept
-};
-
-inline void exchange_tensor(const Compressor& compressor,
-                            const std::vector<RankOfExchange>& ranks) {
-  const auto count = static_cast<int>(ranks.size());
-  const Shape shape{static_cast<std::int64_t>(ranks.front().values.size()), 1};
-  const BucketLayout bucket = layout_of(compressor, {&shape, 1}, -1, "a test's");
-  const TwoPhaseLayout chunks = two_phase_layout_of(compressor, bucket, count);
-  std::vector<TensorMethod> methods;
-  for (int r = 0; r < count; ++r) methods.push_back({"a test's", &compressor, true, r, count});
-  std::vector<TwoPhaseExchange<HostOps>> exchanges;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    exchanges.emplace_back(methods[r], bucket, chunks);
-    exchanges[r].add(0, ranks[r].tensor, ranks[r].keys, "a tensor");
-  }
-  const auto block = static_cast<std::size_t>(chunks.block_bytes);
-  std::vector<std::byte> owners(ranks.size() * block);
-  std::vector<std::vector<std::byte>> sent(ranks.size(), owners), arrived = sent;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    exchanges[r].encode({{ranks[r].values}, {ranks[r].residual}}, sent[r]);
-    for (std::size_t owner = 0; owner < ranks.size(); ++owner)
-      std::copy_n(sent[r].data() + owner * block, block, arrived[owner].data() + r * block);
-  }
-  for (std::size_t r = 0; r < ranks.size(); ++r) exchanges[r].reduce(arrived[r], owners);
-  for (std::size_t r = 0; r < ranks.size(); ++r)
-    exchanges[r].finish(owners, {{ranks[r].values}, {}});
-}
-
-/// The ranks of one parameter, as training has them.
+/// By the two-phase exchange, or of one rank by its own payloads or dense.
 class RanksOfTensor {
  public:
   /// `saved`: the states of as many ranks as saved them; none: they begin.
   RanksOfTensor(const Compressor& compressor, const std::string& label, bool two_phase, int ranks,
-                const Shape& shape, const std::vector<CompressionState>& saved = {})
-      : compressor_(compressor), n_(static_cast<std::size_t>(shape.elements)) {
+                const Shape& shape, const std::vector<CompressionState>& saved = {},
+                bool is_dense = false)
+      : shape_(shape) {
     for (int r = 0; r < ranks; ++r) {
       CompressionState own = state_for(r, ranks, saved);
       tensors_.emplace_back("g", shape, saved.empty() ? CompressedTensorState{} : own.tensors["g"]);
-      tensors_.back().use({label, &compressor, two_phase, r, ranks});
+      methods_.push_back({label, &compressor, two_phase, r, ranks, is_dense});
+      tensors_.back().use(methods_.back());
     }
   }
 
-  /// Through the owners; expects that all ranks get the same mean, and returns it.
+  /// Expects that all ranks get the same mean, and returns it.
   std::vector<float> step(std::vector<std::vector<float>> gradients, std::int64_t number) {
-    std::vector<RankOfExchange> exchange;
-    for (std::size_t r = 0; r < tensors_.size(); ++r) {
-      CodedTensor& one = tensors_[r];
-      one.begin_step(3, number, static_cast<int>(r), gradients[r]);
-      exchange.push_back({one.two_phase(), one.keys(), gradients[r], one.next_residual()});
-    }
-    exchange_tensor(compressor_, exchange);
+    const std::vector<float> dense = gradients[0];
+    for (std::size_t r = 0; r < tensors_.size(); ++r)
+      tensors_[r].begin_step(3, number, static_cast<int>(r), gradients[r]);
+    if (methods_[0].is_dense)
+      tensors_[0].take_dense(gradients[0] = dense);
+    else if (methods_[0].two_phase)
+      exchange(gradients);
+    else
+      send_alone(gradients[0]);
     for (std::size_t r = 0; r < tensors_.size(); ++r) {
       EXPECT_EQ(gradients[r], gradients[0]) << "ranks differ";
       tensors_[r].keep();
@@ -78,6 +48,7 @@ class RanksOfTensor {
     return gradients[0];
   }
 
+  CodedTensor& tensor(std::size_t rank) { return tensors_[rank]; }
   std::vector<CompressionState> save() const {
     std::vector<CompressionState> parts;
     for (const CodedTensor& tensor : tensors_) parts.push_back({1, {{"g", tensor.state()}}});
@@ -86,7 +57,7 @@ class RanksOfTensor {
 
   /// What is owed to the mean of gradients, by element: the ranks' mean and the owners' part.
   std::vector<double> owed() const {
-    std::vector<double> sum(n_);
+    std::vector<double> sum(static_cast<std::size_t>(shape_.elements));
     std::size_t at = 0;
     for (const CodedTensor& tensor : tensors_) {
       const CompressedTensorState s = tensor.state();
@@ -100,8 +71,45 @@ class RanksOfTensor {
   }
 
  private:
-  const Compressor& compressor_;
-  std::size_t n_;
+  /// Gradients become the mean.
+  void exchange(std::vector<std::vector<float>>& gradients) {
+    const std::size_t ranks = tensors_.size();
+    const BucketLayout bucket = layout_of(*methods_[0].compressor, {&shape_, 1}, -1, "a test's");
+    const TwoPhaseLayout chunks =
+        two_phase_layout_of(*methods_[0].compressor, bucket, methods_[0].ranks);
+    std::vector<TwoPhaseExchange<HostOps>> exchanges;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      exchanges.emplace_back(methods_[r], bucket, chunks);
+      exchanges[r].add(0, tensors_[r].two_phase(), tensors_[r].keys(), "a tensor");
+    }
+    const auto block = static_cast<std::size_t>(chunks.block_bytes);
+    std::vector<std::byte> owners(ranks * block);
+    std::vector<std::vector<std::byte>> sent(ranks, owners), arrived = sent;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      exchanges[r].encode({{gradients[r]}, {tensors_[r].next_residual()}}, sent[r]);
+      for (std::size_t owner = 0; owner < ranks; ++owner)
+        std::copy_n(sent[r].data() + owner * block, block, arrived[owner].data() + r * block);
+    }
+    for (std::size_t r = 0; r < ranks; ++r) exchanges[r].reduce(arrived[r], owners);
+    for (std::size_t r = 0; r < ranks; ++r) exchanges[r].finish(owners, {{gradients[r]}, {}});
+  }
+
+  void send_alone(std::vector<float>& gradient) {
+    const std::vector<Round> rounds = methods_[0].compressor->rounds(shape_);
+    std::vector<float> mean(gradient.size());
+    for (int round = 0; round < std::ssize(rounds); ++round) {
+      std::vector<std::byte> room(
+          static_cast<std::size_t>(rounds[static_cast<std::size_t>(round)].bytes));
+      const std::span<const std::byte> sent(room.data(),
+                                            tensors_[0].encode(round, gradient, 1, -1, room));
+      const bool is_last = round + 1 == std::ssize(rounds);
+      tensors_[0].decode(round, {{&sent, 1}, 1}, is_last ? std::span(mean) : std::span<float>());
+    }
+    gradient = mean;
+  }
+
+  Shape shape_;
+  std::vector<TensorMethod> methods_;
   std::vector<CodedTensor> tensors_;
 };
 

@@ -67,6 +67,8 @@ struct Outcome {
   Numbers mean;
   std::vector<Numbers> kept;  // [rank]; empty: nothing that a residual would hold
 };
+/// Each rank's part decoded by itself: the mean of all, and what is left of each.
+Outcome of_ranks(const Given& given, const std::function<Numbers(std::size_t rank)>& decoded);
 /// A second implementation of whole steps, with what it remembers.
 using Twin = std::function<Outcome(const Given&)>;
 

@@ -57,16 +57,12 @@ Sent two_levels(std::pair<double, double> (*levels_of)(const std::vector<float>&
     return all;
   };
 }
-std::pair<double, double> mean_magnitude(const std::vector<float>& v) {
+/// Of the magnitudes, or of their squares.
+template <int power>
+std::pair<double, double> root_of_mean(const std::vector<float>& v) {
   double sum = 0;
-  for (const float x : v) sum += std::abs(static_cast<double>(x));
-  const double level = sum / static_cast<double>(v.size());
-  return {level, -level};
-}
-std::pair<double, double> root_mean_square(const std::vector<float>& v) {
-  double sum = 0;
-  for (const float x : v) sum += static_cast<double>(x) * x;
-  const double level = std::sqrt(sum / static_cast<double>(v.size()));
+  for (const float x : v) sum += std::pow(oracle::magnitude(x), power);
+  const double level = std::pow(sum / static_cast<double>(v.size()), 1.0 / power);
   return {level, -level};
 }
 std::pair<double, double> mean_of_class(const std::vector<float>& v) {
@@ -204,21 +200,6 @@ Sent largest_by_count() {
 }
 
 // ---- second implementations of whole steps ----
-
-/// Each rank's part decoded by itself: the mean of all, and what is left of each.
-Outcome of_ranks(const Given& given, const std::function<Numbers(std::size_t rank)>& decoded) {
-  Outcome e{Numbers(given.elements()), {}};
-  for (std::size_t r = 0; r < given.ranks(); ++r) {
-    const Numbers own = decoded(r);
-    const std::vector<float> v = given.corrected(r);
-    Numbers& kept = e.kept.emplace_back(given.elements());
-    for (std::size_t i = 0; i < given.elements(); ++i) {
-      e.mean[i] += own[i] / static_cast<double>(given.ranks());
-      kept[i] = v[i] - own[i];
-    }
-  }
-  return e;
-}
 
 /// The nearest number of `bits` of mantissa, ties to even; no exponent of these inputs is at an
 /// end.
@@ -545,6 +526,20 @@ Expectation with_twin(Expectation e, std::function<Twin()> twin) {
 
 }  // namespace
 
+Outcome of_ranks(const Given& given, const std::function<Numbers(std::size_t rank)>& decoded) {
+  Outcome e{Numbers(given.elements()), {}};
+  for (std::size_t r = 0; r < given.ranks(); ++r) {
+    const Numbers own = decoded(r);
+    const std::vector<float> v = given.corrected(r);
+    Numbers& kept = e.kept.emplace_back(given.elements());
+    for (std::size_t i = 0; i < given.elements(); ++i) {
+      e.mean[i] += own[i] / static_cast<double>(given.ranks());
+      kept[i] = v[i] - own[i];
+    }
+  }
+  return e;
+}
+
 std::vector<Expectation> all_expectations() {
   return {
       // v / ranks is rounded to f32 first: next to a tie that is the other number of 16 bits.
@@ -569,7 +564,7 @@ std::vector<Expectation> all_expectations() {
        .refuses = {"momentum=1"},
        .twin = vote},
       {.strategy = "signsgd(momentum=0.9)", .bytes = signs(0), .keeps_zero = false},
-      golden(sends("efsignsgd", signs(4), two_levels(mean_magnitude)), 125008),
+      golden(sends("efsignsgd", signs(4), two_levels(root_of_mean<1>)), 125008),
       golden(sends("onebit", signs(8), two_levels(mean_of_class)), 125012,
              {"block=33", "block=-32"}),
       sends("onebit(block=96)", signs(8, 96), nullptr),
@@ -580,7 +575,7 @@ std::vector<Expectation> all_expectations() {
        .golden = 125008,
        .refuses = {"beta=1", "freeze_step=-1"},
        .twin = [] { return onebit_adam(0.9); }},
-      sends("onebit-adam(beta=0)", signs(4), two_levels(root_mean_square)),
+      sends("onebit-adam(beta=0)", signs(4), two_levels(root_of_mean<2>)),
       {.strategy = "onebit-adam(freeze_step=2)",
        .bytes = signs(4),
        .bytes_in = [](const Shape& s,

@@ -75,27 +75,15 @@ class FrozenHash {
   std::uint32_t hash_ = 2166136261u;
 };
 
-struct FrozenRow {
-  std::string shape, payloads, means, kept;
-  std::vector<float> mean, residual;
-
-  std::string text() const {
-    return fmt::format("{} {} {} {} {:.9g} | {:.9g}", shape, payloads, means, kept,
-                       fmt::join(mean, " "), fmt::join(residual, " "));
-  }
-  static FrozenRow parse(const std::string& line) {
-    FrozenRow row;
-    std::istringstream in(line);
-    in >> row.shape >> row.payloads >> row.means >> row.kept;
-    std::vector<float>* to = &row.mean;
-    for (std::string word; in >> word;)
-      if (word == "|")
-        to = &row.residual;
-      else
-        to->push_back(std::strtof(word.c_str(), nullptr));
-    return row;
-  }
-};
+/// A line of the table: the shape, hashes, the mean's elements, and behind a "|" the residual's.
+std::vector<float> mean_of_row(const std::string& row) {
+  std::istringstream in(row);
+  std::string word;
+  for (int i = 0; i < 4; ++i) in >> word;
+  std::vector<float> mean;
+  while (in >> word && word != "|") mean.push_back(std::strtof(word.c_str(), nullptr));
+  return mean;
+}
 
 /// A few elements, from front to back.
 std::vector<float> frozen_few(const std::vector<float>& all) {
@@ -105,7 +93,7 @@ std::vector<float> frozen_few(const std::vector<float>& all) {
   return few;
 }
 
-FrozenRow frozen_row(const Compressor& compressor, const Shape& shape, bool keeps) {
+std::string frozen_row(const Compressor& compressor, const Shape& shape, bool keeps) {
   constexpr int kRanks = 2;
   RankGroup group(compressor, shape, kRanks, keeps);
   FrozenHash payloads, means, kept;
@@ -126,15 +114,12 @@ FrozenRow frozen_row(const Compressor& compressor, const Shape& shape, bool keep
     if (step + 2 == kFrozenSteps)
       read_mean = frozen_few(mean), read_residual = frozen_few(group.residual(1));
   }
-  return {fmt::format("{}/{}", shape.elements, shape.rows),
-          payloads.text(),
-          means.text(),
-          kept.text(),
-          read_mean,
-          read_residual};
+  return fmt::format("{}/{} {} {} {} {:.9g} | {:.9g}", shape.elements, shape.rows, payloads.text(),
+                     means.text(), kept.text(), fmt::join(read_mean, " "),
+                     fmt::join(read_residual, " "));
 }
 
-using FrozenTable = std::map<std::string, std::vector<FrozenRow>>;  // by setting
+using FrozenTable = std::map<std::string, std::vector<std::string>>;  // by setting
 
 std::string frozen_name(const std::string& strategy, bool keeps) {
   return strategy + (keeps ? " with a residual" : "");
@@ -143,12 +128,12 @@ std::string frozen_name(const std::string& strategy, bool keeps) {
 FrozenTable read_frozen() {
   FrozenTable table;
   std::istringstream in(read_file(FROZEN_TABLE));
-  std::vector<FrozenRow>* rows = nullptr;
+  std::vector<std::string>* rows = nullptr;
   for (std::string line; std::getline(in, line);)
     if (line.starts_with("# "))
       rows = &table[line.substr(2)];
     else
-      rows->push_back(FrozenRow::parse(line));
+      rows->push_back(line);
   return table;
 }
 
@@ -158,7 +143,7 @@ void for_frozen(const Expectation& expected, Visit visit) {
   const auto compressor = made(expected.strategy);
   for (const bool keeps : residual_choices(*compressor))
     visit(frozen_name(expected.strategy, keeps), [&] {
-      std::vector<FrozenRow> rows;
+      std::vector<std::string> rows;
       for (const Shape& shape : kFrozenShapes)
         if (!compressor->rounds(shape).empty())
           rows.push_back(frozen_row(*compressor, shape, keeps));
@@ -176,18 +161,18 @@ TEST_P(Frozen, PayloadsMeansAndResidualsAreAsTheyWere) {
     return testing::Pointwise(testing::FloatNear(most), values);
   };
   for_frozen(GetParam(), [&](const std::string& name, const auto& rows) {
-    const std::vector<FrozenRow> now = rows();
+    const std::vector<std::string> now = rows();
     const auto found = table.find(name);
     ASSERT_TRUE(found != table.end()) << name << " is not in " << FROZEN_TABLE;
     ASSERT_EQ(found->second.size(), now.size()) << name;
     for (std::size_t i = 0; i < now.size(); ++i) {
-      const FrozenRow& then = found->second[i];
-      SCOPED_TRACE(name + ": " + now[i].text());
+      const std::string& then = found->second[i];
+      SCOPED_TRACE(name + ": " + now[i]);
       if (bound == 0) {
-        EXPECT_EQ(now[i].text(), then.text());
+        EXPECT_EQ(now[i], then);
       } else {
-        EXPECT_EQ(now[i].shape, then.shape);
-        EXPECT_THAT(now[i].mean, near(then.mean));
+        EXPECT_TRUE(then.starts_with(now[i].substr(0, now[i].find(' ') + 1))) << "another shape";
+        EXPECT_THAT(mean_of_row(now[i]), near(mean_of_row(then)));
       }
     }
   });
@@ -204,7 +189,7 @@ TEST(FrozenTable, HasTheSettingsOfTodayAlone) {
       names.push_back(name);
       if (!to) return;
       table << "# " << name << '\n';
-      for (const FrozenRow& row : rows()) table << row.text() << '\n';
+      for (const std::string& row : rows()) table << row << '\n';
     });
   if (to) std::ofstream(to) << table.str();
   std::vector<std::string> known;

@@ -1,7 +1,6 @@
 // What is particular to PowerSGD and ACP-SGD, and the kernels under them.
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "inputs.hpp"

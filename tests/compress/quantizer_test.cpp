@@ -11,21 +11,6 @@
 namespace linerate::compress {
 namespace {
 
-TEST(Quantizers, MajorityVoteIsCountedAndTiesArePositive) {
-  for (const int ranks : {1, 2, 3, 4, 7, 8, 9}) {
-    std::vector<std::vector<float>> gradients;
-    for (int r = 0; r < ranks; ++r)
-      gradients.push_back(edge_inputs(5003, static_cast<std::uint64_t>(r))[r % 2 ? 0 : 4].values);
-    RankGroup group(*made("signsgd"), {5003, 1}, ranks, false);
-    const std::vector<float> vote = group.step(gradients, 0);
-    for (std::size_t i = 0; i < vote.size(); ++i) {
-      int sum = 0;
-      for (const auto& g : gradients) sum += g[i] < 0 ? -1 : 1;
-      ASSERT_EQ(vote[i], sum < 0 ? -1.0f : 1.0f) << ranks << " ranks, element " << i;
-    }
-  }
-}
-
 /// Exact for every number of bits; the 1e-7 in a denominator of other implementations is not.
 TEST(Quantizers, MaxMinSendsConstantBucketsExactly) {
   for (const char* strategy : {"maxmin(bits=1)", "maxmin(bits=2)", "maxmin(bits=4)", "maxmin"})

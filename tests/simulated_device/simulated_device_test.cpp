@@ -316,7 +316,9 @@ TEST(Order, IsKeptForEachByte) {
     order.work(1, "first", "", {}, {{0, 8}});
     const auto found = order.work(2, "then", "", {}, {{begin, 16}});
     ASSERT_THAT(found, SizeIs(begin == 7 ? 1 : 0));
-    if (begin == 7) EXPECT_EQ(found[0].byte, 7u);
+    if (begin == 7) {
+      EXPECT_EQ(found[0].byte, 7u);
+    }
   }
 }
 

@@ -149,14 +149,13 @@ TEST(TensorCodecs, ACompressorWithoutThemIsRefusedByName) {
                          return std::make_unique<OwnCompressor>();
                        },
                        "fp16, for a test.", "none"});
-  try {
-    make_tensor_codec({"no-tensors", {}}, {4096, 64}, at::kCPU);
-    FAIL();
-  } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(),
-                testing::HasSubstr("compressor no-tensors has no implementation over tensors yet; "
-                                   "those that have one: fp16, bf16"));
-  }
+  EXPECT_THAT(
+      [] {
+        make_tensor_codec({"no-tensors", {}}, {4096, 64}, at::kCPU);
+      },
+      testing::ThrowsMessage<UsageError>(
+          testing::HasSubstr("compressor no-tensors has no implementation over tensors yet; "
+                             "those that have one: fp16, bf16")));
 }
 
 }  // namespace

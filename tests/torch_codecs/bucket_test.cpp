@@ -117,8 +117,14 @@ class Bucket {
     codecs_.front()->decode_bucket(static_cast<int>(round), tensors);
   }
 
-  /// The step counts.
-  void keep() {
+  /// One that counts.
+  void step(std::int64_t together = kMostTogether) {
+    for (std::size_t round = 0; round < rounds(); ++round) {
+      begin(round);
+      encode(round, together);
+      exchange();
+      decode(round, together);
+    }
     if (keeps_) residual_.copy_(next_);
     for (const auto& codec : codecs_) codec->keep();
   }
@@ -205,15 +211,7 @@ TEST_P(BucketOfCodecs, IsTheSameHoweverItIsCut) {
   for (const std::int64_t together :
        {std::int64_t{1} << 24, std::int64_t{12000}, std::int64_t{1}}) {
     cut.push_back(std::make_unique<Bucket>(GetParam().strategy, shapes));
-    for (std::size_t step = 0; step < 3; ++step) {
-      for (std::size_t round = 0; round < cut.back()->rounds(); ++round) {
-        cut.back()->begin(round);
-        cut.back()->encode(round, together);
-        cut.back()->exchange();
-        cut.back()->decode(round, together);
-      }
-      cut.back()->keep();
-    }
+    for (int step = 0; step < 3; ++step) cut.back()->step(together);
     const double bound = bound_of(GetParam().strategy);
     expect_alike(cut.back()->payloads(), cut.front()->payloads(), bound);
     expect_alike(cut.back()->means(), cut.front()->means(), bound);
@@ -268,13 +266,7 @@ TEST_P(BucketOfCodecs, NothingWaitsForValues) {
       Bucket one(GetParam().strategy, {shape}, phase);
       if (one.rounds() == 0) continue;
       const Waits waits;
-      for (std::size_t round = 0; round < one.rounds(); ++round) {
-        one.begin(round);
-        one.encode(round);
-        one.exchange();
-        one.decode(round);
-      }
-      one.keep();
+      one.step();
       EXPECT_LE(waits.count(), most_waits(GetParam().strategy)) << shape.elements << " elements";
       EXPECT_FALSE(one.damaged().defined() && one.damaged().item<bool>());
     }

@@ -5,14 +5,18 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <optional>
 
-#include "linerate/core/random.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
+#include "plan/cuts.hpp"
+#include "plan/random.hpp"
 
 namespace linerate::plan {
 namespace {
 
+using support::Random;
 using ::testing::ElementsAre;
 
 struct Instance {
@@ -25,30 +29,13 @@ struct Instance {
   double least_s() const;
 };
 
-// Finish of the cuts whose bits are set in `mask` (bit i: a bucket ends behind gradient i);
-// infinite where a bucket of several gradients exceeds the cap.
-double finish_of(const Instance& in, unsigned mask) {
-  double finish = 0, size = 0;
-  int members = 0;
-  for (std::size_t l = 0; l < in.bytes.size(); ++l) {
-    size += in.bytes[l];
-    ++members;
-    if (l + 1 < in.bytes.size() && !((mask >> l) & 1)) continue;
-    if (members > 1 && size > in.cap) return std::numeric_limits<double>::infinity();
-    finish = std::max(finish, in.ready[l]) + in.curve.seconds(size);
-    size = 0;
-    members = 0;
-  }
-  return finish;
+std::vector<double> prefix_sums(const std::vector<double>& bytes) {
+  std::vector<double> sums(bytes.size() + 1);
+  std::partial_sum(bytes.begin(), bytes.end(), sums.begin() + 1);
+  return sums;
 }
 
-double brute_force(const Instance& in) {
-  double best = std::numeric_limits<double>::infinity();
-  for (unsigned mask = 0; mask < (1u << (in.bytes.size() - 1)); ++mask)
-    best = std::min(best, finish_of(in, mask));
-  return best;
-}
-
+/// Of buckets that end behind these; infinite where a bucket of several gradients exceeds the cap.
 double finish_of(const Instance& in, const std::vector<std::int32_t>& ends) {
   double finish = 0;
   std::size_t begin = 0;
@@ -63,33 +50,27 @@ double finish_of(const Instance& in, const std::vector<std::int32_t>& ends) {
   return finish;
 }
 
+double brute_force(const Instance& in) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const auto& ends : support::every_cut(in.bytes.size()))
+    best = std::min(best, finish_of(in, ends));
+  return best;
+}
+
 double Instance::least_s() const { return finish_of(*this, solve()); }
 
 Instance random_instance(std::uint64_t seed) {
-  std::uint64_t counter = 0;
-  const auto unit = [&] { return random_unit(seed, counter++); };
+  Random random(seed);
   Instance in;
-  const auto count = 1 + random_below(seed, counter++, 9);
+  const auto count = 1 + random.below(9);
   double t = 0;
   for (std::uint64_t l = 0; l < count; ++l) {
-    t += unit() * 3;
+    t += random.unit() * 3;
     in.ready.push_back(t);
-    in.bytes.push_back(1 + std::floor(unit() * 5));
+    in.bytes.push_back(1 + std::floor(random.unit() * 5));
   }
-  in.curve.line = {unit() * 4, 0.2 + unit()};
+  in.curve.line = {random.unit() * 4, 0.2 + random.unit()};
   return in;
-}
-
-TEST(Optimal, UnitExampleBeatsOneBucketAndTheGreedyMerge) {
-  // T = 3 + S. Unmerged 19, one bucket 16, greedy {1,2,3}{4} 15, optimum {1}{2,3,4}:
-  // 1 + 6 = 7, then max(7, 7) + 3 + 3 = 13.
-  Instance in{{1, 2, 3, 7}, {3, 1, 1, 1}, {}, {}};
-  in.curve.line = {3, 1};
-  EXPECT_DOUBLE_EQ(finish_of(in, 0b111u), 19);
-  EXPECT_DOUBLE_EQ(finish_of(in, 0b000u), 16);
-  EXPECT_DOUBLE_EQ(finish_of(in, 0b100u), 15);
-  EXPECT_DOUBLE_EQ(in.least_s(), 13);
-  EXPECT_THAT(in.solve(), ElementsAre(1, 4));
 }
 
 void add_table(Instance& in, const std::vector<doc::AddCost>& points) {
@@ -129,9 +110,9 @@ TEST(Optimal, EqualsBruteForceForEveryKindOfCost) {
 
 // The recurrence as written, over all i < j.
 double every_pair(const Instance& in) {
-  std::vector<double> finish{0}, prefix{0};
+  std::vector<double> finish{0};
+  const std::vector<double> prefix = prefix_sums(in.bytes);
   for (std::size_t j = 0; j < in.bytes.size(); ++j) {
-    prefix.push_back(prefix.back() + in.bytes[j]);
     double best = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i <= j; ++i)
       best = std::min(
@@ -143,34 +124,35 @@ double every_pair(const Instance& in) {
 
 TEST(Optimal, EqualsTheWholeRecurrenceForLongNoisyTables) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    std::uint64_t counter = 0;
-    const auto unit = [&] { return random_unit(seed, counter++); };
+    Random random(seed);
     Instance in;
     double t = 0;
     for (int l = 0; l < 120; ++l) {
-      t += unit() * 1e-3;
+      t += random.unit() * 1e-3;
       in.ready.push_back(t);
-      in.bytes.push_back(std::floor(std::pow(10, 2 + 4.5 * unit())));  // biases to convolutions
+      in.bytes.push_back(
+          std::floor(std::pow(10, 2 + 4.5 * random.unit())));  // biases to convolutions
     }
     std::vector<doc::AddCost> points;  // falls often, as measured tables do
     for (int k = 0; k < 24; ++k)
-      points.push_back({std::pow(2.0, k), 1e-5 + unit() * 4e-6 + std::pow(2.0, k) * 5e-11});
+      points.push_back({std::pow(2.0, k), 1e-5 + random.unit() * 4e-6 + std::pow(2.0, k) * 5e-11});
     add_table(in, points);
-    in.curve.line = {1e-4 * unit(), std::pow(10.0, -11 + 3 * unit())};  // 100 GB/s to 0.1 GB/s
+    in.curve.line = {1e-4 * random.unit(),
+                     std::pow(10.0, -11 + 3 * random.unit())};  // 100 GB/s to 0.1 GB/s
     EXPECT_NEAR(in.least_s(), every_pair(in), 1e-12 * in.least_s()) << "seed " << seed;
   }
 }
 
 doc::CollectiveCost random_table(std::uint64_t seed) {
-  std::uint64_t counter = 5000;
-  const auto unit = [&] { return random_unit(seed, counter++); };
+  Random random(seed + 5000);
   doc::CollectiveCost fitted;
   fitted.ranks = 4;
   std::int64_t from = 256;
   for (int k = 0; k < 12; ++k) {  // jumps both ways, slopes that fall, as switches of algorithms do
-    const std::int64_t to = from * 2 + static_cast<std::int64_t>(unit() * 1000);
-    fitted.segments.push_back(
-        {from, to, 2e-5 * unit(), 1e-10 + 3e-9 * unit() * (unit() < 0.1 ? -0.1 : 1), 1, 1});
+    const std::int64_t to = from * 2 + static_cast<std::int64_t>(random.unit() * 1000);
+    fitted.segments.push_back({from, to, 2e-5 * random.unit(),
+                               1e-10 + 3e-9 * random.unit() * (random.unit() < 0.1 ? -0.1 : 1), 1,
+                               1});
     from = to;
   }
   return fitted;
@@ -178,14 +160,13 @@ doc::CollectiveCost random_table(std::uint64_t seed) {
 
 TEST(Optimal, EqualsTheWholeRecurrenceForFittedTablesAndWhatMovesThem) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    std::uint64_t counter = 0;
-    const auto unit = [&] { return random_unit(seed, counter++); };
+    Random random(seed);
     Instance in;
     double t = 0;
     for (int l = 0; l < 150; ++l) {
-      if (unit() < 0.6) t += unit() * 3e-5;  // layers have several gradients
+      if (random.unit() < 0.6) t += random.unit() * 3e-5;  // layers have several gradients
       in.ready.push_back(t);
-      in.bytes.push_back(std::floor(std::pow(10, 1.5 + 4 * unit())));
+      in.bytes.push_back(std::floor(std::pow(10, 1.5 + 4 * random.unit())));
     }
     const doc::CollectiveCost fitted = random_table(seed);
     const cost::TableLaw law(fitted);
@@ -202,12 +183,12 @@ TEST(Optimal, DoesNotChooseByRounding) {
   // Gradients of a layer are ready together: a cut between them costs what one behind them does.
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     Instance in;
-    std::uint64_t counter = 0;
+    Random random(seed);
     double t = 0;
     for (int l = 0; l < 60; ++l) {
-      if (l % 3 == 0) t += 1e-3 * random_unit(seed, counter++);
+      if (l % 3 == 0) t += 1e-3 * random.unit();
       in.ready.push_back(t);
-      in.bytes.push_back(std::floor(1e6 * random_unit(seed, counter++)));
+      in.bytes.push_back(std::floor(1e6 * random.unit()));
     }
     in.curve.line = {3e-4, 1e-9};
     const std::vector<std::int32_t> here = in.solve();
@@ -244,24 +225,22 @@ struct Case {
 // Networks from far too slow to far too fast; gradients that are needed in any order in one case of
 // four, of several dtypes in one of five, costs with a bend in one of seven.
 Case random_case(std::uint64_t seed) {
-  std::uint64_t counter = 0;
-  const auto unit = [&] { return random_unit(seed, counter++); };
-  const auto below = [&](std::uint64_t n) { return random_below(seed, counter++, n); };
+  Random random(seed);
   Case c;
-  const double speed = std::exp2(12 * unit() - 6);
+  const double speed = std::exp2(12 * random.unit() - 6);
   double ready = 0, left = 0;
-  for (std::uint64_t l = 0, count = 1 + below(48); l < count; ++l) {
-    c.ready_s.push_back(ready += unit());
-    c.bytes.push_back(1 + 100 * unit() * unit());
-    left += unit();
-    c.forward_left_s.push_back(seed % 4 == 0 ? unit() * static_cast<double>(count) : left);
+  for (std::uint64_t l = 0, count = 1 + random.below(48); l < count; ++l) {
+    c.ready_s.push_back(ready += random.unit());
+    c.bytes.push_back(1 + 100 * random.unit() * random.unit());
+    left += random.unit();
+    c.forward_left_s.push_back(seed % 4 == 0 ? random.unit() * static_cast<double>(count) : left);
     const auto own = static_cast<std::int32_t>(l);
-    c.fence.push_back(l == 0 || (seed % 5 == 0 && below(8) == 0) ? own : c.fence.back());
+    c.fence.push_back(l == 0 || (seed % 5 == 0 && random.below(8) == 0) ? own : c.fence.back());
   }
-  c.backward_s = ready + unit();
-  c.reduce_scatter.line = {unit() * speed, unit() * speed / 50};
-  c.all_gather.line = {unit() * speed,
-                       seed % 2 ? c.reduce_scatter.line.beta_s_per_byte : unit() * speed / 50};
+  c.backward_s = ready + random.unit();
+  c.reduce_scatter.line = {random.unit() * speed, random.unit() * speed / 50};
+  c.all_gather.line = {random.unit() * speed, seed % 2 ? c.reduce_scatter.line.beta_s_per_byte
+                                                       : random.unit() * speed / 50};
   if (seed % 7 == 0)
     c.all_gather.trees = {cost::Line{c.all_gather.line.alpha_s / 2, speed / 25},
                           cost::Line{c.all_gather.line.alpha_s / 4, speed / 10}};
@@ -294,8 +273,7 @@ std::vector<Times> unbeaten(std::vector<Times> all) {
 
 // Absent where the search may have left out ways for their number.
 std::optional<double> best_step_s(const Case& c) {
-  std::vector<double> prefix{0};
-  for (const double bytes : c.bytes) prefix.push_back(prefix.back() + bytes);
+  const std::vector<double> prefix = prefix_sums(c.bytes);
   std::vector<std::vector<Times>> ways{{Times{}}};
   for (std::size_t to = 1; to <= c.bytes.size(); ++to) {
     std::vector<Times> all;
@@ -314,8 +292,7 @@ std::optional<double> best_step_s(const Case& c) {
 double step_s_of(const Case& c, const std::vector<std::int32_t>& ends) {
   Times times;
   std::size_t from = 0;
-  std::vector<double> prefix{0};
-  for (const double bytes : c.bytes) prefix.push_back(prefix.back() + bytes);
+  const std::vector<double> prefix = prefix_sums(c.bytes);
   for (const std::int32_t end : ends) {
     const auto to = to_index(end);
     EXPECT_GE(from, to_index(c.fence[to - 1]));

@@ -11,6 +11,7 @@
 
 #include "linerate/core/random.hpp"
 #include "plan/kfac_dimensions.hpp"
+#include "plan/random.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -118,16 +119,15 @@ TEST(InversePlacement, ThresholdsCutWhereTheAuthorsDo) {
 }
 
 PlacementProblem random_placement(std::uint64_t seed, std::size_t most, int ranks) {
-  std::uint64_t drawn = 0;
-  const auto unit = [&] { return random_unit(seed, drawn++); };
+  support::Random random(seed);
   support::Dimensions dims;
-  const auto count = 1 + static_cast<std::size_t>(unit() * static_cast<double>(most));
+  const auto count = 1 + static_cast<std::size_t>(random.unit() * static_cast<double>(most));
   for (std::size_t i = 0; i < count; ++i)
-    dims.push_back(1 + static_cast<std::int64_t>(2000 * unit() * unit()));
-  PlacementProblem x =
-      of(dims, cubic(1e-3 * unit(), 1e-11 * unit()), by_triangle(1e-3 * unit(), 1e-9));
+    dims.push_back(1 + static_cast<std::int64_t>(2000 * random.unit() * random.unit()));
+  PlacementProblem x = of(dims, cubic(1e-3 * random.unit(), 1e-11 * random.unit()),
+                          by_triangle(1e-3 * random.unit(), 1e-9));
   x.ranks = ranks;
-  if (seed % 3 == 0) x.communication_slowdown = 1 + unit();
+  if (seed % 3 == 0) x.communication_slowdown = 1 + random.unit();
   return x;
 }
 
@@ -191,18 +191,13 @@ TEST(InversePlacement, EverythingIsDoneOnceAndInOneOrder) {
     for (const Placement& p :
          {place_by_search(problem), place_by_threshold(problem, 700), place_longest_first(problem),
           place_in_turn(problem), place_everywhere(problem)}) {
-      std::vector<std::int32_t> order = p.order;
-      std::sort(order.begin(), order.end());
-      ASSERT_EQ(order.size(), problem.dims.size());
-      for (std::size_t i = 0; i < order.size(); ++i)
-        ASSERT_EQ(order[i], static_cast<std::int32_t>(i));
-      std::vector<std::int32_t> sent = p.sent;
-      std::sort(sent.begin(), sent.end());
-      for (std::size_t i = 0; i < p.owner.size(); ++i) {
-        const bool has_owner = std::binary_search(sent.begin(), sent.end(), static_cast<int>(i));
-        ASSERT_EQ(has_owner, p.owner[i] != kEverywhere);
-        ASSERT_LT(p.owner[i], problem.ranks);
-      }
+      std::vector<std::int32_t> all(problem.dims.size()), owned;
+      std::iota(all.begin(), all.end(), 0);
+      ASSERT_THAT(p.order, ::testing::UnorderedElementsAreArray(all));
+      std::ranges::copy_if(all, std::back_inserter(owned),
+                           [&](std::int32_t i) { return p.owner[to_index(i)] != kEverywhere; });
+      ASSERT_THAT(p.sent, ::testing::UnorderedElementsAreArray(owned));
+      ASSERT_THAT(p.owner, ::testing::Each(::testing::Lt(problem.ranks)));
     }
   }
 }

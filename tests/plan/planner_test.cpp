@@ -29,24 +29,6 @@ std::vector<TaskKind> kinds(const doc::TaskGraph& graph) {
   return all;
 }
 
-TEST(Planner, BulkSendsOnceBehindTheWholeBackwardPass) {
-  const doc::Plan plan = planned("bulk", support::workload_at({1, 2}, {8, 8}));
-  const doc::TaskGraph& g = plan.variants.back();
-  EXPECT_THAT(kinds(g), ElementsAre(TaskKind::forward, TaskKind::backward, TaskKind::backward,
-                                    TaskKind::all_reduce, TaskKind::update));
-  EXPECT_EQ(g.tasks[3].bytes, 16);
-  EXPECT_EQ(g.preds[g.pred_begin[3]], 2u);
-}
-
-TEST(Planner, OverlappedExchangeWaitsForTheLastGradientOfItsBucketOnly) {
-  const doc::Plan plan = planned("ddp(first=8B, bucket=8B)", support::workload_at({1, 2}, {8, 8}));
-  const doc::TaskGraph& g = plan.variants.back();
-  EXPECT_THAT(kinds(g), ElementsAre(TaskKind::forward, TaskKind::backward, TaskKind::all_reduce,
-                                    TaskKind::backward, TaskKind::all_reduce, TaskKind::update));
-  EXPECT_EQ(g.preds[g.pred_begin[2]], 1u);
-  EXPECT_EQ(g.preds[g.pred_begin[4]], 3u);
-}
-
 std::vector<std::int32_t> bucket_ends(const std::string& strategy, const doc::Workload& w) {
   std::vector<std::int32_t> ends;
   const doc::Plan plan = planned(strategy, w);  // named: the loop holds a reference into it
@@ -110,17 +92,6 @@ TEST(Planner, WireTypeChangesTheBytesNotTheBucket) {
   EXPECT_EQ(g.tasks[4].wire, DType::bf16);
   EXPECT_EQ(g.buckets()[0].dtype, DType::f32);
   EXPECT_EQ(doc::to_text(plan.operations[to_index(g.tasks[3].operation)]), "cast(to=bf16)");
-}
-
-TEST(Planner, PartsAddUpToTheMeasuredStep) {
-  doc::Workload w = support::workload_at({1, 2}, {8, 8});
-  w.step_s = 10;
-  w.forward_s = 3;
-  w.update_s = 1;
-  double sum = 0;
-  const doc::Plan plan = planned("bulk", w);
-  for (const doc::Task& t : plan.variants.back().tasks) sum += t.seconds;
-  EXPECT_DOUBLE_EQ(sum, 10);
 }
 
 TEST(Planner, SamePlanForTheSameInput) {

@@ -22,38 +22,33 @@ const std::vector<std::string> kStrategies = {
     "ddp+codec(ratio=8, encode=1GB/s, decode=2GB/s)",
     "ddp+codec(ratio=8, encode=1GB/s, decode=2GB/s, on=compute, exchange=gather)"};
 
-TEST(Fluid, WithoutSlowdownEqualsTheSweepTaskForTask) {
-  doc::Workload w = support::workload_of(support::resnet50_parameters(), 4e-4);
-  w.forward_s = 0.03;
-  w.update_s = 0.01;
-  const doc::Cluster c = support::two_rank_cluster(1e-4, 1e-9);
-  const cost::CostModel model(c);
-  for (const std::string& strategy : kStrategies) {
-    const doc::Plan plan = planned(strategy, w, c, 2, {.first_step = false});
-    const doc::TaskGraph& graph = plan.variants.back();
-    Prices prices(model, 2);
-    TaskTimes by_sweep, by_events;
-    Unrolled step;
-    lay_out_steps(plan, 0, 1, step);
-    const double end = sweep(step, prices, by_sweep);
-    const RankClasses classes = classes_of(plan, graph, c);
-    const doc::Contention none;
-    EXPECT_NEAR(run_fluid(graph, prices, classes, {}, none, by_events), end, 1e-12);
-    for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
-      EXPECT_NEAR(by_events.start[by_events.slot(i, 0)], by_sweep.start[i], 1e-12) << strategy;
-      EXPECT_NEAR(by_events.end[by_events.slot(i, 0)], by_sweep.end[i], 1e-12) << strategy;
-    }
-  }
-}
-
-TEST(Fluid, BothSlowDownWhileBothAreActive) {
-  // Compute 4 s, exchange of the first gradient (2 s) beside 6 s more of compute, both at half
-  // speed: the exchange takes 4 s (4 .. 8), in which compute does 2 of its 6; the rest runs alone
-  // until 12. Then the second exchange alone, 2 s: 14 instead of 12.
+// Backward lasts 10 s and its first gradient is there at 4 s; each exchange takes 2 s, the second
+// one when nothing is left to compute. Bulk sends 3 s behind all: nothing overlaps, whatever
+// happens.
+TEST(Fluid, OnlyWhatOverlapsIsSlowed) {
   const doc::Workload w = support::workload_at({4, 10}, {8, 8});
   doc::Cluster c = support::two_rank_cluster(1, 0.125);
-  c.contention = doc::Contention{2, 2};
-  EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)", w, c), 14);
+  struct Case {
+    std::optional<doc::Contention> contention;
+    double ddp_s;
+  };
+  for (const auto& [contention, ddp_s] :
+       {Case{{}, 12},
+        // Both at half speed: the first exchange takes 4 s (4 .. 8), in which compute does 2 of its
+        // 6; the rest runs alone until 12.
+        {doc::Contention{2, 2}, 14},
+        // 10 s (4 .. 14), in which compute does 10 / 3 of its 6.
+        {doc::Contention{3, 5}, 14 + (6 - 10. / 3) + 2},
+        // A message takes half a second of the computation that overlaps it.
+        {doc::Contention{1, 1, 1, 0.5}, 12.5},
+        // It is held up while ranks compute.
+        {doc::Contention{.message_delay_s = 4}, 12},
+        {doc::Contention{.message_delay_s = 5}, 13},
+        {doc::Contention{.message_delay_s = 9}, 14}}) {
+    c.contention = contention;
+    EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)", w, c), ddp_s);
+    EXPECT_DOUBLE_EQ(step_s("bulk", w, c), 13);
+  }
 }
 
 TEST(Fluid, CodingAndComputingSlowEachOther) {
@@ -66,41 +61,6 @@ TEST(Fluid, CodingAndComputingSlowEachOther) {
   EXPECT_NEAR(step_s(coded, w, c), 10, 1e-9);
   c.contention = doc::Contention{1, 1, 2};
   EXPECT_NEAR(step_s(coded, w, c), 12, 1e-9);
-}
-
-TEST(Fluid, OnlyTheOverlappedPartIsSlowed) {
-  // Nothing overlaps under bulk: contention changes nothing.
-  const doc::Workload w = support::workload_at({4, 10}, {8, 8});
-  doc::Cluster c = support::two_rank_cluster(1, 0.125);
-  const double alone = step_s("bulk", w, c);
-  c.contention = doc::Contention{3, 5};
-  EXPECT_DOUBLE_EQ(step_s("bulk", w, c), alone);
-}
-
-TEST(Fluid, AMessageSlowsOnlyTheComputationThatOverlapsIt) {
-  // Two exchanges of 2 s. The first begins under the last 6 s of backward and takes half a second
-  // of them; the second comes when nothing is left to compute: 14 - 2 + 0.5.
-  const doc::Workload w = support::workload_at({4, 10}, {8, 8});
-  doc::Cluster c = support::two_rank_cluster(1, 0.125);
-  c.contention = doc::Contention{1, 1, 1, 0.5};
-  EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)", w, c), 12.5);
-  const double bulk = step_s("bulk", w, c);
-  c.contention.reset();
-  EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)", w, c), 12);
-  EXPECT_DOUBLE_EQ(step_s("bulk", w, c), bulk);
-}
-
-TEST(Fluid, AMessageIsHeldUpOnlyWhileRanksCompute) {
-  // Two exchanges of 2 s; backward lasts from 0 to 10 and its first gradient is there at 4. The
-  // second exchange begins when nothing is left to compute, and so does bulk's only one.
-  const doc::Workload w = support::workload_at({4, 10}, {8, 8});
-  doc::Cluster c = support::two_rank_cluster(1, 0.125);
-  const double bulk = step_s("bulk", w, c);
-  for (const auto& [delay_s, expected] : {std::pair{0., 12.}, {4., 12.}, {5., 13.}, {9., 14.}}) {
-    c.contention = doc::Contention{.message_delay_s = delay_s};
-    EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)", w, c), expected) << delay_s;
-    EXPECT_DOUBLE_EQ(step_s("bulk", w, c), bulk);
-  }
 }
 
 // The more messages and halves, the more processor: no strategy gets shorter, and one gets longer

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <limits>
 
-#include "linerate/core/random.hpp"
 #include "linerate/cost/closed_form.hpp"
 #include "linerate/cost/estimate.hpp"
 #include "linerate/plan/planner.hpp"
@@ -14,6 +13,7 @@
 #include "linerate/sim/simulator.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 #include "plan/planned.hpp"
+#include "plan/random.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::sim {
@@ -30,21 +30,21 @@ struct Instance {
 
 // A gradient per layer, a bucket per gradient.
 Instance random_instance(std::uint64_t seed) {
-  std::uint64_t counter = 0;
-  const auto unit = [&] { return random_unit(seed, counter++); };
-  const auto layers = 1 + random_below(seed, counter++, 7);
+  support::Random random(seed);
+  const auto layers = 1 + random.below(7);
   std::vector<double> ready;
   std::vector<std::int64_t> bytes;
   double t = 0;
   for (std::uint64_t l = 0; l < layers; ++l) {
-    ready.push_back(t += unit() * 2);
-    bytes.push_back(4 * static_cast<std::int64_t>(1 + random_below(seed, counter++, 8)));
+    ready.push_back(t += random.unit() * 2);
+    bytes.push_back(4 * static_cast<std::int64_t>(1 + random.below(8)));
   }
-  Instance in{
-      support::workload_at(ready, bytes), support::two_rank_cluster(unit(), unit() * 0.2), {}};
+  Instance in{support::workload_at(ready, bytes),
+              support::two_rank_cluster(random.unit(), random.unit() * 0.2),
+              {}};
   double forward = 0;
   for (std::uint64_t l = 0; l < layers; ++l) {
-    in.forward.push_back(unit());
+    in.forward.push_back(random.unit());
     forward += in.forward.back();
     in.workload.layers.push_back({"layer" + std::to_string(l), "linear", in.forward.back(), {}, 0});
     in.workload.gradients[layers - 1 - l].layer = static_cast<int>(l);
@@ -112,32 +112,18 @@ TEST(Dear, ChoosesTheBestOfAllBuckets) {
   EXPECT_GT(better_than_one_each, 100);
 }
 
-TEST(Dear, HidesUnderForwardWhatPlainOverlapLeavesExposed) {
-  // One gradient of the second layer, ready at 10 s; forward 10 s a layer. The all-reduce takes 4
-  // s, exposed under ddp: 20 + 10 + 4. Split, its first half (2 s) runs in 10 .. 12 and the second
-  // in 12 .. 14, both under the first layer's forward in 10 .. 20: nothing is exposed.
-  doc::Workload w = support::workload_at({10}, {16});
-  w.layers = {{"front", "embedding", 10.0, {}, 0}, {"back", "linear", 10.0, {}, 0}};
-  w.gradients[0].layer = 1;
-  w.forward_s = 20;
-  const doc::Cluster c = support::two_rank_cluster(2, 0.125);
-  EXPECT_DOUBLE_EQ(step_s("ddp", w, c), 34);
-  EXPECT_DOUBLE_EQ(step_s("dear", w, c), 30);
-}
-
 // The closed form of Agarwal et al. 2021 beside the simulator.
 
 TEST(Agarwal2021, SimulationAddsTheWaitForTheFirstBucket) {
   // k buckets ready at j gamma T_comp / k on a FIFO: exactly
   // max(gamma T_comp, gamma T_comp / k + (k-1) T(b)) + T(last), never less than the closed form.
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
-    std::uint64_t counter = 0;
-    const auto below = [&](std::uint64_t n) { return random_below(seed, counter++, n); };
-    const auto k = static_cast<std::int64_t>(1 + below(12));
-    const std::int64_t bucket = 4 * static_cast<std::int64_t>(1 + below(1000));
+    support::Random random(seed);
+    const auto k = static_cast<std::int64_t>(1 + random.below(12));
+    const std::int64_t bucket = 4 * static_cast<std::int64_t>(1 + random.below(1000));
     const std::int64_t last =
-        4 * static_cast<std::int64_t>(1 + below(static_cast<std::uint64_t>(bucket / 4)));
-    const double backward = 1e-3 * static_cast<double>(1 + below(1000));
+        4 * static_cast<std::int64_t>(1 + random.below(static_cast<std::uint64_t>(bucket / 4)));
+    const double backward = 1e-3 * static_cast<double>(1 + random.below(1000));
     std::vector<double> ready;
     std::vector<std::int64_t> bytes;
     for (std::int64_t j = 1; j <= k; ++j) {
@@ -145,8 +131,9 @@ TEST(Agarwal2021, SimulationAddsTheWaitForTheFirstBucket) {
       bytes.push_back(j == k ? last : bucket);
     }
     const doc::Workload w = support::workload_at(ready, bytes);
-    const doc::Cluster c = support::two_rank_cluster(1e-5 * static_cast<double>(below(100)),
-                                                     1e-6 * static_cast<double>(1 + below(100)));
+    const doc::Cluster c =
+        support::two_rank_cluster(1e-5 * static_cast<double>(random.below(100)),
+                                  1e-6 * static_cast<double>(1 + random.below(100)));
     const std::string size = std::to_string(bucket) + "B";
     const double simulated = support::step_s("ddp(first=" + size + ", bucket=" + size + ")", w, c);
     const cost::AgarwalInput in{backward,

@@ -103,17 +103,6 @@ TEST(PredictedTimeline, SameBytesForTheSameInput) {
     EXPECT_EQ(doc::to_json(timeline(strategy)), doc::to_json(timeline(strategy)));
 }
 
-TEST(PredictedTimeline, AStepThatOverlapsTheOneBeforeLastsOnePeriod) {
-  // The next forward waits for its all-gathers: that is part of its step, as in sim::simulate.
-  const doc::Cluster c = support::two_rank_cluster(1, 0.25);
-  const doc::Timeline t = timeline("dear(layers=1)", c);
-  ASSERT_EQ(t.steps.size(), 2u);
-  const double step_s = support::step_s("dear(layers=1)", two_layers(), c);
-  EXPECT_GT(step_s, 15);
-  EXPECT_NEAR(t.steps[0].seconds(), step_s, 1e-9);
-  EXPECT_EQ(t.steps[0].start_ns, 0);
-}
-
 TEST(PredictedTimeline, SaysWhetherCommunicationSlowsComputation) {
   EXPECT_EQ(timeline("ddp").computation_slowed, false);
   doc::Cluster c = support::two_rank_cluster(1, 0.25);
@@ -160,50 +149,55 @@ TEST(PredictedStep, RanksThatShareCoresMayOverlapNothing) {
   EXPECT_GT(*c.step().high, 3.3);
 }
 
-struct Case {
-  doc::Workload workload;
-  doc::Cluster cluster;
+/// A layer in front, the other one behind it, each 10 s of forward; gradients are of this one.
+doc::Workload two_forwards(int layer_of_gradients) {
+  doc::Workload w = support::workload_at({10}, {16});
+  w.layers = {{"front", "embedding", 10.0, {}, 0}, {"back", "linear", 10.0, {}, 0}};
+  w.gradients[0].layer = layer_of_gradients;
+  w.forward_s = 20;
+  return w;
+}
 
-  doc::Plan plan(const std::string& strategy) const {
-    return support::planned(strategy, workload, cluster);
-  }
-  double exposed_s(const std::string& strategy) const {
-    const doc::Plan p = plan(strategy);
+TEST(ExposedCommunication, IsWhatOfTheStepNothingHides) {
+  const doc::Workload two = support::workload_at({4, 10}, {8, 8}),
+                      one = support::workload_at({4}, {8});
+  const doc::Cluster plain = support::two_rank_cluster(1, 0.25),
+                     late = support::two_rank_cluster(2, 0.125);
+  doc::Cluster contended = support::two_rank_cluster(1, 0.125);
+  contended.contention = doc::Contention{2, 2};
+  struct Worked {
+    const doc::Workload& workload;
+    const doc::Cluster& cluster;
+    const char* strategy;
+    double step_s, exposed_s;
+  };
+  const doc::Workload front = two_forwards(0), back = two_forwards(1);
+  for (const auto& [workload, cluster, strategy, expected_s, exposed_s] :
+       {// Backward 10 s. Exchanges of 3 s each: one hidden, one behind backward. In one piece: 5 s.
+        Worked{two, plain, "ddp(first=8B, bucket=8B)", 10 + 3, 3},
+        {two, plain, "bulk", 10 + 5, 5},
+        // 4 s of backward, 2 s to encode, 2 s on the wire, 1 s to decode: coding is computation.
+        {one, plain, "ddp+codec(ratio=2, encode=4B/s, decode=8B/s)", 9, 2},
+        // As in Fluid.OnlyWhatOverlapsIsSlowed: of 14 s 2 of backward that took longer, which are
+        // no communication, and 2 of the second exchange, alone.
+        {two, contended, "ddp(first=8B, bucket=8B)", 14, 2},
+        // One gradient of the layer behind, there at 10 s; 4 s for the all-reduce. Its halves of 2
+        // s run in 10 .. 14, under the front layer's forward of the next step in 10 .. 20.
+        {back, late, "ddp", 34, 4},
+        {back, late, "dear", 30, 0},
+        // A first layer that needs its weights at once waits for the whole exchange, at the step's
+        // begin.
+        {front, late, "dear", 34, 4}}) {
+    SCOPED_TRACE(strategy);
+    const doc::Plan plan = support::planned(strategy, workload, cluster);
     const cost::CostModel model(cluster);
-    const double alone = exposed_communication_s(p, model);
-    const SimResult both = Simulator().simulate_exposure(p, model);
-    EXPECT_EQ(both.exposed_communication_s, alone);
-    EXPECT_EQ(both.step_s, simulate(p, model).step_s);
-    return alone;
+    const SimResult both = Simulator().simulate_exposure(plan, model);
+    EXPECT_DOUBLE_EQ(both.step_s, expected_s);
+    EXPECT_EQ(both.step_s, simulate(plan, model).step_s);
+    ASSERT_TRUE(both.exposed_communication_s);
+    EXPECT_DOUBLE_EQ(*both.exposed_communication_s, exposed_s);
+    EXPECT_EQ(both.exposed_communication_s, exposed_communication_s(plan, model));
   }
-  double step_s(const std::string& strategy) const {
-    return support::step_s(strategy, workload, cluster);
-  }
-};
-
-TEST(ExposedCommunication, IsWhatTheStepTakesBeyondOneRankWhereNothingElseDoes) {
-  // Backward 10 s. Exchanges of 3 s each: one hidden, one behind backward. In one piece: 5 s.
-  const Case c{support::workload_at({4, 10}, {8, 8}), support::two_rank_cluster(1, 0.25)};
-  EXPECT_DOUBLE_EQ(c.exposed_s("ddp(first=8B, bucket=8B)"), 3);
-  EXPECT_DOUBLE_EQ(c.exposed_s("bulk"), 5);
-  EXPECT_DOUBLE_EQ(c.step_s("bulk"), 10 + 5);
-}
-
-TEST(ExposedCommunication, CodingIsComputation) {
-  // 4 s of backward, 2 s to encode, 2 s on the wire, 1 s to decode: 9 s, of them 2 exposed.
-  const Case c{support::workload_at({4}, {8}), support::two_rank_cluster(1, 0.25)};
-  const std::string codec = "ddp+codec(ratio=2, encode=4B/s, decode=8B/s)";
-  EXPECT_DOUBLE_EQ(c.step_s(codec), 9);
-  EXPECT_DOUBLE_EQ(c.exposed_s(codec), 2);
-}
-
-TEST(ExposedCommunication, ComputationThatContentionSlowsIsNotCommunication) {
-  // As Fluid.BothSlowDownWhileBothAreActive: 14 s, of them 2 of backward that took longer and 2 of
-  // the second exchange, alone.
-  Case c{support::workload_at({4, 10}, {8, 8}), support::two_rank_cluster(1, 0.125)};
-  c.cluster.contention = doc::Contention{2, 2};
-  EXPECT_DOUBLE_EQ(c.step_s("ddp(first=8B, bucket=8B)"), 14);
-  EXPECT_DOUBLE_EQ(c.exposed_s("ddp(first=8B, bucket=8B)"), 2);
 }
 
 TEST(ExposedCommunication, WaitingForALateRankIsIt) {
@@ -217,31 +211,17 @@ TEST(ExposedCommunication, WaitingForALateRankIsIt) {
   EXPECT_DOUBLE_EQ(exposed_communication_s(plan, cost::CostModel(c)), 8);
 }
 
-TEST(ExposedCommunication, NextStepsForwardHidesWhatCrossesTheBorder) {
-  // Dear.HidesUnderForwardWhatPlainOverlapLeavesExposed.
-  Case c{support::workload_at({10}, {16}), support::two_rank_cluster(2, 0.125)};
-  c.workload.layers = {{"front", "embedding", 10.0, {}, 0}, {"back", "linear", 10.0, {}, 0}};
-  c.workload.gradients[0].layer = 1;
-  c.workload.forward_s = 20;
-  EXPECT_DOUBLE_EQ(c.exposed_s("ddp"), 4);
-  EXPECT_DOUBLE_EQ(c.exposed_s("dear"), 0);
-  // A first layer that needs its weights at once waits for the whole exchange, at the step's begin.
-  c.workload.gradients[0].layer = 0;
-  EXPECT_DOUBLE_EQ(c.step_s("dear"), 34);
-  EXPECT_DOUBLE_EQ(c.exposed_s("dear"), 4);
-}
-
 TEST(PredictedTimeline, AStepBeginsWhereTheOneBeforeItEnded) {
-  Case c{support::workload_at({10}, {16}), support::two_rank_cluster(2, 0.125)};
-  c.workload.layers = {{"only", "linear", 20.0, {}, 0}};
-  c.workload.gradients[0].layer = 0;
-  c.workload.forward_s = 20;
-  const doc::Timeline t =
-      predicted_timeline(c.plan("dear"), c.workload, cost::CostModel(c.cluster));
+  doc::Workload w = support::workload_at({10}, {16});
+  w.layers = {{"only", "linear", 20.0, {}, 0}};
+  w.gradients[0].layer = 0;
+  w.forward_s = 20;
+  const doc::Cluster c = support::two_rank_cluster(2, 0.125);
+  const doc::Timeline t = predicted_timeline(support::planned("dear", w, c), w, cost::CostModel(c));
   ASSERT_EQ(t.steps.size(), 2u);
   for (const doc::Step& s : t.steps) {
     EXPECT_EQ(s.start_ns, 0);
-    EXPECT_DOUBLE_EQ(s.seconds(), c.step_s("dear"));
+    EXPECT_DOUBLE_EQ(s.seconds(), support::step_s("dear", w, c));
   }
   // The exchange of the step before fills 0 .. 4 s of this one, in two halves.
   std::vector<std::pair<std::int64_t, std::int64_t>> earlier;

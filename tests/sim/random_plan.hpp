@@ -7,8 +7,8 @@
 #include <string>
 
 #include "linerate/core/index.hpp"
-#include "linerate/core/random.hpp"
 #include "linerate/doc/cluster.hpp"
+#include "plan/random.hpp"
 #include "sim/hand_plan.hpp"
 #include "support/sample_workloads.hpp"
 
@@ -16,16 +16,6 @@ namespace linerate::support {
 
 inline constexpr int kRanks = 6;
 inline constexpr int kSteps = 5;
-
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : seed_(seed) {}
-  std::uint64_t below(std::uint64_t n) { return random_below(seed_, counter_++, n); }
-  double unit() { return random_unit(seed_, counter_++); }
-
- private:
-  std::uint64_t seed_, counter_ = 0;
-};
 
 // Every rank in one of so many parts, or in none.
 inline doc::Group random_group(Random& random, int index, int ranks) {

@@ -2,17 +2,13 @@
 
 #include <gmock/gmock.h>
 
-#include "linerate/sim/simulate.hpp"
 #include "sim/hand_plan.hpp"
-#include "sim/task_trace.hpp"
-#include "support/sample_workloads.hpp"
 
 namespace linerate::sim {
 namespace {
 
 using support::compute;
 using support::exchange;
-using support::trace_tasks;
 using ::testing::ElementsAre;
 
 // Warm-up: compute 1, exchange. Cycle: compute 2, which waits for the exchange of the step before,
@@ -44,18 +40,6 @@ TEST(Unroll, FollowsTheScheduleFromItsFirstStep) {
   EXPECT_THAT(out.variants, ElementsAre(0, 0));
 }
 
-TEST(Unroll, TakesTheEdgesThatNameTheVariantOfTheNextStep) {
-  Unrolled out;
-  unroll(two_variants(), 0, 3, out);
-  const auto preds = [&](std::size_t task) {
-    const auto p = out.graph().predecessors(task);
-    return std::vector<std::uint32_t>(p.begin(), p.end());
-  };
-  EXPECT_THAT(preds(2), ElementsAre());
-  EXPECT_THAT(preds(3), ElementsAre(2, 1));  // the warm-up's exchange
-  EXPECT_THAT(preds(6), ElementsAre(5, 4));  // the first cycle's
-}
-
 TEST(Unroll, ASingleStepIsThePlansOwn) {
   Unrolled out;
   const doc::Plan plan = two_variants();
@@ -69,17 +53,6 @@ TEST(Unroll, ASingleStepIsThePlansOwn) {
   }
   unroll(plan, 0, 2, out);
   EXPECT_EQ(out.end(1), out.graph().tasks.size());
-}
-
-TEST(Unroll, WarmUpReachesIntoTheCycle) {
-  // Exchange 3 s: 1 .. 4; the update waits for it until 4, ends at 5; exchange 5 .. 8, and so on.
-  const doc::Cluster c = support::two_rank_cluster(1, 0.25);
-  const auto trace = trace_tasks(two_variants(), cost::CostModel(c), 3);
-  ASSERT_EQ(trace.size(), 16u);
-  EXPECT_DOUBLE_EQ(trace[3].start_s, 4);
-  EXPECT_DOUBLE_EQ(trace[4].end_s, 8);
-  EXPECT_DOUBLE_EQ(trace[6].start_s, 8);
-  EXPECT_DOUBLE_EQ(simulate(two_variants(), cost::CostModel(c)).step_s, 4);
 }
 
 TEST(Unroll, EdgesThatNoStepOfTheCycleTakesCloseIt) {

@@ -13,19 +13,9 @@
 #include <limits>
 #include <vector>
 
-#include "linerate/core/random.hpp"
+#include "plan/random.hpp"
 
 namespace linerate::torch_adapter {
-
-/// Uniform in [0, 1): number i = 1, 2, ... of a seed's sequence.
-class Uniforms {
- public:
-  explicit Uniforms(std::uint64_t seed) : seed_(seed) {}
-  double operator()() { return random_unit(seed_, next_++); }
-
- private:
-  std::uint64_t seed_, next_ = 0;
-};
 
 namespace autoencoder {
 
@@ -37,10 +27,10 @@ constexpr std::array<std::int64_t, 9> kWidths{64, 32, 16, 8, 6, 8, 16, 32, 64};
 inline at::Tensor images() {
   at::Tensor all = torch::empty({kImages, kPixels}, at::kDouble);
   double* pixel = all.data_ptr<double>();
-  Uniforms uniform(1);
+  support::Random uniform(1);
   for (std::int64_t n = 0; n < kImages; ++n) {
     std::array<double, 6> p{};
-    for (double& u : p) u = uniform();
+    for (double& u : p) u = uniform.unit();
     for (std::int64_t i = 0; i < kSide; ++i)
       for (std::int64_t j = 0; j < kSide; ++j) {
         const double x = (static_cast<double>(j) + 0.5) / kSide;
@@ -61,9 +51,9 @@ inline at::Tensor images() {
 struct Net : torch::nn::Module {
   std::vector<torch::nn::Linear> layers;
 
-  explicit Net(std::uint64_t seed = 2) {
+  Net() {
     const torch::NoGradGuard no_grad;
-    Uniforms uniform(seed);
+    support::Random uniform(2);
     for (std::size_t l = 0; l + 1 < kWidths.size(); ++l) {
       layers.push_back(register_module("layer" + std::to_string(l),
                                        torch::nn::Linear(kWidths[l], kWidths[l + 1])));
@@ -71,7 +61,7 @@ struct Net : torch::nn::Module {
       const double bound = std::sqrt(6.0 / static_cast<double>(kWidths[l] + kWidths[l + 1]));
       double* w = layers.back()->weight.data_ptr<double>();
       for (std::int64_t k = 0; k < kWidths[l] * kWidths[l + 1]; ++k)
-        w[k] = (2 * uniform() - 1) * bound;
+        w[k] = (2 * uniform.unit() - 1) * bound;
       layers.back()->bias.zero_();
     }
   }
@@ -90,15 +80,14 @@ inline at::Tensor loss(const at::Tensor& logits, const at::Tensor& images) {
          static_cast<double>(images.size(0));
 }
 
-/// Labels drawn from the model in a step, of samples from `first` on.
-inline at::Tensor labels(const at::Tensor& logits, std::int64_t step, std::int64_t first = 0,
-                         std::uint64_t seed = 3) {
+/// Labels drawn from the model in a step.
+inline at::Tensor labels(const at::Tensor& logits, std::int64_t step) {
   const at::Tensor p = torch::sigmoid(logits.detach()).contiguous();
   at::Tensor drawn = torch::empty_like(p);
   for (std::int64_t k = 0; k < p.numel(); ++k)
     drawn.data_ptr<double>()[k] =
-        random_unit(seed, static_cast<std::uint64_t>(kImages * kPixels * step + first * kPixels +
-                                                     k)) < p.const_data_ptr<double>()[k];
+        random_unit(3, static_cast<std::uint64_t>(kImages * kPixels * step + k)) <
+        p.const_data_ptr<double>()[k];
   return drawn;
 }
 

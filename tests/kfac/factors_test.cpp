@@ -25,6 +25,24 @@ using torch::nn::functional::cross_entropy;
 
 constexpr double kExact = 1e-10;
 
+using Loss = std::function<at::Tensor(const at::Tensor&)>;
+
+/// From a target of the seed.
+Loss squares(std::uint64_t seed) {
+  return [=](const at::Tensor& z) { return (z - noise(z.sizes(), seed)).square().sum(); };
+}
+Loss mean_square(std::uint64_t seed) {
+  return [=](const at::Tensor& z) { return torch::mse_loss(z, noise(z.sizes(), seed)); };
+}
+
+struct Parameters {
+  at::Tensor weight, bias;
+};
+template <typename Layer>
+Parameters of(const Layer& layer) {
+  return {layer->weight, layer->bias};
+}
+
 struct FactorMlp : torch::nn::Module {
   torch::nn::Linear a = register_module("a", torch::nn::Linear(5, 4));
   torch::nn::Linear b = register_module("b", torch::nn::Linear(4, 6));
@@ -33,60 +51,45 @@ struct FactorMlp : torch::nn::Module {
   explicit FactorMlp(bool is_linear = false) : linear(is_linear) { set_weights(*this, 1); }
   at::Tensor act(const at::Tensor& x) const { return linear ? x : torch::tanh(x); }
   at::Tensor forward(const at::Tensor& x) { return c(act(b(act(a(x))))); }
-  std::vector<torch::nn::Linear> layers() { return {a, b, c}; }
+  std::vector<Parameters> layers() { return {of(a), of(b), of(c)}; }
 };
 
-/// A layer's curvature is Gauss and Newton's, that of each group its own part of it.
-template <typename Layer>
-void expect_gauss_newton(KFAC& pre, std::size_t number, const at::Tensor& output,
-                         const std::function<at::Tensor(const at::Tensor&)>& loss,
-                         const Layer& layer, const std::string& what) {
-  const auto ours = batch_curvature(pre, number);
-  const at::Tensor exact = gauss_newton(output, loss, layer->weight, layer->bias);
-  const std::int64_t size = ours[0].size(0);
-  for (std::int64_t q = 0; q < std::ssize(ours); ++q)
-    EXPECT_LE(error_of(ours[static_cast<std::size_t>(q)],
-                       exact.narrow(0, q * size, size).narrow(1, q * size, size)),
-              kExact)
-        << "layer " << number << ", " << what << ", group " << q;
-}
-
-/// Of each of the layers.
-void expect_gauss_newton(KFAC& pre, FactorMlp& model, const at::Tensor& output,
-                         const std::function<at::Tensor(const at::Tensor&)>& loss,
-                         const std::string& what) {
-  for (std::size_t l = 0; l < 3; ++l)
-    expect_gauss_newton(pre, l, output, loss, model.layers()[l], what);
-}
-
-struct LossCase {
-  LossKind kind;
-  std::function<at::Tensor(const at::Tensor&)> loss;  // of one sample: a sum over features
-};
-
-std::vector<LossCase> losses(const at::Tensor& labels, const at::Tensor& values) {
-  return {{LossKind::softmax_cross_entropy,
-           [=](const at::Tensor& z) { return cross_entropy(z, labels); }},
-          {LossKind::binary_cross_entropy,
-           [=](const at::Tensor& z) {
-             return torch::binary_cross_entropy_with_logits(z, torch::sigmoid(values)) *
-                    static_cast<double>(z.size(1));
-           }},
-          {LossKind::squared_error,
-           [=](const at::Tensor& z) { return (z - values).square().sum() / z.size(0); }},
-          {LossKind::half_squared_error,
-           [=](const at::Tensor& z) { return (z - values).square().sum() / (2 * z.size(0)); }}};
+/// The curvature of a model's first layers is Gauss and Newton's, that of each group its own part
+/// of it.
+template <typename Model>
+void expect_gauss_newton(Model& model, const std::vector<Parameters>& layers,
+                         const KfacOptions& options, const at::Tensor& x, const Loss& loss,
+                         const std::string& what, LossKind kind = LossKind::squared_error) {
+  KFAC pre(model, options);
+  const at::Tensor z = model.forward(x);
+  exact_fisher(pre, z, kind);
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const auto ours = batch_curvature(pre, l);
+    const at::Tensor exact = gauss_newton(z, loss, layers[l].weight, layers[l].bias);
+    const std::int64_t size = ours[0].size(0);
+    for (std::int64_t q = 0; q < std::ssize(ours); ++q)
+      EXPECT_LE(error_of(ours[static_cast<std::size_t>(q)],
+                         exact.narrow(0, q * size, size).narrow(1, q * size, size)),
+                kExact)
+          << "layer " << l << ", " << what << ", group " << q;
+  }
 }
 
 // 1. One sample: F is one outer product (times a root of the loss's Hessian), so G x A is exact.
 TEST(ExactCurvature, OfOneSampleIsGaussNewtons) {
-  const at::Tensor x = noise({1, 5}, 10);
-  for (const LossCase& c : losses(torch::tensor({1}), noise({1, 3}, 11))) {
+  const std::vector<std::pair<LossKind, Loss>> sums_over_features = {
+      {LossKind::softmax_cross_entropy,
+       [](const at::Tensor& z) { return cross_entropy(z, torch::tensor({1})); }},
+      {LossKind::binary_cross_entropy,
+       [](const at::Tensor& z) {
+         return 3 * torch::binary_cross_entropy_with_logits(z, torch::sigmoid(noise({1, 3}, 11)));
+       }},
+      {LossKind::squared_error, squares(11)},
+      {LossKind::half_squared_error, [](const at::Tensor& z) { return squares(11)(z) / 2; }}};
+  for (const auto& [kind, loss] : sums_over_features) {
     FactorMlp model;
-    KFAC pre(model, plain_options(Over::batch));
-    const at::Tensor z = model.forward(x);
-    exact_fisher(pre, z, c.kind);
-    expect_gauss_newton(pre, model, z, c.loss, "loss " + std::to_string(static_cast<int>(c.kind)));
+    expect_gauss_newton(model, model.layers(), plain_options(Over::batch), noise({1, 5}, 10), loss,
+                        "loss " + std::to_string(static_cast<int>(kind)), kind);
   }
 }
 
@@ -98,26 +101,24 @@ TEST(ExactCurvature, OfOneSampleIsTheEmpiricalFisher) {
   std::vector<at::Tensor> ours;  // before the oracle's own passes add to them
   for (std::size_t l = 0; l < 3; ++l) ours.push_back(batch_curvature(pre, l)[0]);
   for (std::size_t l = 0; l < 3; ++l) {
-    auto layer = model.layers()[l];
-    const at::Tensor g = joint_gradient(loss, layer->weight, layer->bias).flatten();
+    const Parameters layer = model.layers()[l];
+    const at::Tensor g = joint_gradient(loss, layer.weight, layer.bias).flatten();
     EXPECT_LE(error_of(ours[l], torch::outer(g, g)), kExact) << "layer " << l;
   }
 }
 
 // 2. Deep linear networks with squared error: the Jacobian does not depend on the sample.
 TEST(ExactCurvature, OfDeepLinearNetworksForEveryBatch) {
-  const std::int64_t n = 7;
-  const at::Tensor x = noise({n, 5}, 20), t = noise({n, 3}, 21);
-  const std::vector<std::pair<Over, std::function<at::Tensor(const at::Tensor&)>>> cases = {
-      {Over::sum, [&](const at::Tensor& z) { return (z - t).square().sum(); }},
-      {Over::batch, [&](const at::Tensor& z) { return (z - t).square().sum() / n; }},
-      {Over::batch_positions_features, [&](const at::Tensor& z) { return torch::mse_loss(z, t); }}};
+  constexpr std::int64_t kSamples = 7;
+  const Loss sum = squares(21);
+  const std::vector<std::pair<Over, Loss>> cases = {
+      {Over::sum, sum},
+      {Over::batch, [&](const at::Tensor& z) { return sum(z) / kSamples; }},
+      {Over::batch_positions_features, mean_square(21)}};
   for (const auto& [over, loss] : cases) {
     FactorMlp model(/*is_linear=*/true);
-    KFAC pre(model, plain_options(over));
-    const at::Tensor z = model.forward(x);
-    exact_fisher(pre, z, LossKind::squared_error);
-    expect_gauss_newton(pre, model, z, loss, "over " + std::to_string(static_cast<int>(over)));
+    expect_gauss_newton(model, model.layers(), plain_options(over), noise({kSamples, 5}, 20), loss,
+                        "over " + std::to_string(static_cast<int>(over)));
   }
 }
 
@@ -162,14 +163,10 @@ TEST(SharedPositions, OfTokensAreExact) {
     Tokens model(reduce);
     KfacOptions options = plain_options(reduce ? Over::batch_positions_features : Over::sum);
     if (reduce) options.shared_positions = SharedPositions::reduce;
-    KFAC pre(model, options);
-    const at::Tensor z = model.forward(noise({3, 4, 4}, 41)), t = noise(z.sizes(), 42);
-    exact_fisher(pre, z, LossKind::squared_error);
-    const auto loss = [&](const at::Tensor& out) {
-      return reduce ? torch::mse_loss(out, t) : (out - t).square().sum();
-    };
-    expect_gauss_newton(pre, 0, z, loss, model.a, reduce ? "reduce" : "expand");
-    if (!reduce) expect_gauss_newton(pre, 1, z, loss, model.b, "expand");
+    std::vector<Parameters> exact = {of(model.a)};
+    if (!reduce) exact.push_back(of(model.b));
+    expect_gauss_newton(model, exact, options, noise({3, 4, 4}, 41),
+                        reduce ? mean_square(42) : squares(42), reduce ? "reduce" : "expand");
   }
 }
 
@@ -214,11 +211,7 @@ void expect_exact(const ConvCases<D>& cases, at::IntArrayRef input, bool reduce 
     ConvNet<Conv, D> model(layer, reduce);
     KfacOptions options = plain_options(Over::batch_positions_features);
     options.shared_positions = reduce ? SharedPositions::reduce : SharedPositions::expand;
-    KFAC pre(model, options);
-    const at::Tensor z = model.forward(noise(input, 51)), t = noise(z.sizes(), 52);
-    exact_fisher(pre, z, LossKind::squared_error);
-    const auto loss = [&](const at::Tensor& out) { return torch::mse_loss(out, t); };
-    expect_gauss_newton(pre, 0, z, loss, model.conv, name);
+    expect_gauss_newton(model, {of(model.conv)}, options, noise(input, 51), mean_square(52), name);
   }
 }
 
@@ -277,7 +270,7 @@ TEST(Registration, ATransposedWeightIsPreconditionedAsItsTranspose) {
 }
 
 // 5. The number of loss terms.
-at::Tensor output_factor(Over over, const std::function<at::Tensor(const at::Tensor&)>& loss) {
+at::Tensor output_factor(Over over, const Loss& loss) {
   FactorMlp model;
   KFAC pre(model, plain_options(over, Fisher::empirical));
   const at::Tensor z = model.forward(noise({6, 5}, 60));
@@ -287,13 +280,10 @@ at::Tensor output_factor(Over over, const std::function<at::Tensor(const at::Ten
 }
 
 TEST(LossTerms, SumAndMeanDifferByTheirNumber) {
-  const at::Tensor t = noise({6, 3}, 61);
-  const at::Tensor sum =
-      output_factor(Over::sum, [&](const at::Tensor& z) { return (z - t).square().sum(); });
+  const at::Tensor sum = output_factor(Over::sum, squares(61));
   const at::Tensor samples =
-      output_factor(Over::batch, [&](const at::Tensor& z) { return (z - t).square().sum() / 6; });
-  const at::Tensor elements = output_factor(
-      Over::batch_positions_features, [&](const at::Tensor& z) { return torch::mse_loss(z, t); });
+      output_factor(Over::batch, [](const at::Tensor& z) { return squares(61)(z) / 6; });
+  const at::Tensor elements = output_factor(Over::batch_positions_features, mean_square(61));
   EXPECT_LE(error_of(samples * 6, sum), 1e-14);
   EXPECT_LE(error_of(elements * 18, sum), 1e-14);
 }
@@ -310,11 +300,8 @@ struct UNet : torch::nn::Module {
 
 TEST(LossTerms, AreCountedAtTheNetworksOutput) {
   UNet model;
-  KFAC pre(model, plain_options(Over::batch_positions_features));
-  const at::Tensor z = model.forward(noise({2, 2, 4, 6}, 63)), t = noise(z.sizes(), 64);
-  exact_fisher(pre, z, LossKind::squared_error);
-  const auto loss = [&](const at::Tensor& out) { return torch::mse_loss(out, t); };
-  expect_gauss_newton(pre, 0, z, loss, model.inner, "the output's terms");
+  expect_gauss_newton(model, {of(model.inner)}, plain_options(Over::batch_positions_features),
+                      noise({2, 2, 4, 6}, 63), mean_square(64), "the output's terms");
 }
 
 TEST(LossTerms, OfPositionsNeedTheOutput) {
@@ -325,6 +312,9 @@ TEST(LossTerms, OfPositionsNeedTheOutput) {
 
 // 6. The same samples, cut otherwise.
 struct Factors {
+  /// Of the second layer.
+  explicit Factors(KFAC& pre)
+      : a(batch_factor(pre, 1, FactorSide::a)), g(batch_factor(pre, 1, FactorSide::g)) {}
   at::Tensor a, g;
 };
 
@@ -336,7 +326,7 @@ Factors factors_of(const std::vector<at::Tensor>& batches, double scale = 1) {
   KFAC pre(model, options);
   for (const at::Tensor& x : batches)
     (model.forward(x).square().sum() / x.size(0) * scale).backward();
-  return {batch_factor(pre, 1, FactorSide::a), batch_factor(pre, 1, FactorSide::g)};
+  return Factors(pre);
 }
 
 void expect_same(const Factors& ours, const Factors& theirs) {
@@ -378,7 +368,7 @@ TEST(Batches, AccumulatedHaveTheFactorsOfTheJoinedOne) {
               .backward();
           scaler *= 2;
         }
-        return Factors{batch_factor(pre, 1, FactorSide::a), batch_factor(pre, 1, FactorSide::g)};
+        return Factors(pre);
       };
       const Factors joined = factors(1, 1, false);
       for (const int n : {2, 3, 8}) {
@@ -390,13 +380,9 @@ TEST(Batches, AccumulatedHaveTheFactorsOfTheJoinedOne) {
 
 TEST(Batches, OfUnequalRanksAddUpWithTheirShares) {
   const at::Tensor x = noise({9, 5}, 72);
-  Factors sum;
-  for (const auto& [begin, size] : {std::pair{0, 2}, {2, 7}}) {
-    Factors part = factors_of({x.narrow(0, begin, size)});
-    const double share = size / 9.0;
-    sum.a = sum.a.defined() ? sum.a + part.a * share : part.a * share;
-    sum.g = sum.g.defined() ? sum.g + part.g * share : part.g * share;
-  }
+  const Factors few = factors_of({x.narrow(0, 0, 2)}), many = factors_of({x.narrow(0, 2, 7)});
+  Factors sum = few;
+  sum.a = (2 * few.a + 7 * many.a) / 9, sum.g = (2 * few.g + 7 * many.g) / 9;
   expect_same(sum, factors_of({x}));
 }
 
@@ -416,7 +402,7 @@ TEST(Batches, DivideByTheTermsThatDoNotUseALayerToo) {
   const auto factors = [&](const std::function<void()>& passes) {
     KFAC pre(*model, plain_options(Over::batch, Fisher::empirical));
     passes();
-    return Factors{batch_factor(pre, 1, FactorSide::a), batch_factor(pre, 1, FactorSide::g)};
+    return Factors(pre);
   };
   const Factors alone = factors([&] { (used(with) / 2).backward(); });
   const Factors micro_batches = factors([&] {
@@ -429,7 +415,9 @@ TEST(Batches, DivideByTheTermsThatDoNotUseALayerToo) {
     ((through.square().sum() + last(all.narrow(0, 2, 4)).square().sum()) / 6).backward();
   });
   expect_same(micro_batches, one_batch);
-  expect_same({one_batch.a, one_batch.g * 3}, alone);
+  Factors of_fewer_terms = one_batch;
+  of_fewer_terms.g = one_batch.g * 3;
+  expect_same(of_fewer_terms, alone);
 }
 
 TEST(Batches, OfASampleWithoutItsDimensionCountOne) {

@@ -24,6 +24,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kDamping = 0.03;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 at::Tensor symmetric(std::int64_t groups, std::int64_t d, std::uint64_t seed) {
@@ -54,10 +55,16 @@ bool inverts(CurvatureBlock& block, FactorSide side, double damping) {
 }
 
 /// Of the gradient that the weight has.
-at::Tensor direction_of(CurvatureBlock& block, double damping) {
+at::Tensor direction_of(CurvatureBlock& block) {
   CurvatureBlock* const one = &block;
-  return CurvatureBlock::directions({&one, 1}, torch::tensor(damping, at::kDouble))
+  return CurvatureBlock::directions({&one, 1}, torch::tensor(kDamping, at::kDouble))
       .directions.flatten();
+}
+
+at::Tensor solved_by(CurvatureBlock& block) {
+  for (const FactorSide side : {FactorSide::a, FactorSide::g})
+    EXPECT_TRUE(inverts(block, side, kDamping));
+  return direction_of(block);
 }
 
 // 10. Packing.
@@ -103,99 +110,57 @@ TEST(SymmetricProduct, IsTheUpperTriangleOfTheProduct) {
   }
 }
 
-// 8. Inverses.
-TEST(Inverse, TimesTheDampedFactorIsOne) {
-  const at::Tensor f = factor(20, 230);
-  const Solved found = damped_inverses(f.clone().unsqueeze(0), torch::tensor({0.01}, at::kDouble));
-  ASSERT_TRUE(found.succeeded[0].item<bool>());
-  const at::Tensor one = torch::eye(20, at::kDouble);
-  EXPECT_LE(error_of((f + 0.01 * one).matmul(found.matrices[0]), one), 1e-9);
-}
-
 struct Layer {
-  explicit Layer(InverseMethod method, double c = 1) {
+  explicit Layer(InverseMethod method, const at::Tensor& a = factor(5, 241),
+                 const at::Tensor& g = factor(3, 242)) {
     block =
         make_block({"layer", LayerKind::linear, linear->weight, linear->bias}, {.method = method});
-    update(*block, FactorSide::a, pack_triangles((factor(5, 241) * c).unsqueeze(0)));
-    update(*block, FactorSide::g, pack_triangles((factor(3, 242) / c).unsqueeze(0)));
+    update(*block, FactorSide::a, pack_triangles(a.unsqueeze(0)));
+    update(*block, FactorSide::g, pack_triangles(g.unsqueeze(0)));
     gradient = noise({1, 3, 5}, 243);
     linear->weight.mutable_grad() = gradient[0].narrow(1, 0, 4).clone();
     linear->bias.mutable_grad() = gradient[0].select(1, 4).clone();
-  }
-  at::Tensor direction(double damping) {
-    EXPECT_TRUE(inverts(*block, FactorSide::a, damping));
-    EXPECT_TRUE(inverts(*block, FactorSide::g, damping));
-    return direction_of(*block, damping);
-  }
-  /// Its direction is that of the whole block with a damping of 0.03.
-  void expect_solves(const at::Tensor& whole) {
-    EXPECT_LE(error_of(direction(0.03), torch::linalg_solve(whole, gradient.flatten())), 1e-9);
   }
   torch::nn::Linear linear = weighted(4, 3, 240);
   std::unique_ptr<CurvatureBlock> block;
   at::Tensor gradient;
 };
 
-/// By eigenvectors the damping is exact, by Cholesky factored. A dead layer has pi = 1.
+constexpr InverseMethod kMethods[] = {InverseMethod::cholesky, InverseMethod::eigen};
+
+at::Tensor one(std::int64_t d) { return torch::eye(d, at::kDouble); }
+
+/// The dense product of two factors, damped: by eigenvectors exactly, by Cholesky each of them, the
+/// outer one by gamma / pi. Where one is dead, pi = 1.
+at::Tensor damped(InverseMethod method, const at::Tensor& outer, const at::Tensor& inner) {
+  const std::int64_t m = outer.size(0), n = inner.size(0);
+  if (method == InverseMethod::eigen) return at::kron(outer, inner) + kDamping * one(m * n);
+  const double gamma = std::sqrt(kDamping),
+               means = (inner.trace() / n).item<double>() / (outer.trace() / m).item<double>();
+  const double pi = std::isfinite(means) ? std::sqrt(means) : 1;
+  return at::kron(outer + gamma / pi * one(m), inner + gamma * pi * one(n));
+}
+
+void expect_solves(CurvatureBlock& block, const at::Tensor& whole, const at::Tensor& gradient) {
+  EXPECT_LE(error_of(solved_by(block), torch::linalg_solve(whole, gradient.flatten())), 1e-9);
+}
+
 TEST(Inverse, IsThatOfTheDampedBlock) {
-  const auto one = [](std::int64_t d) { return torch::eye(d, at::kDouble); };
-  const at::Tensor a = factor(5, 241), g = factor(3, 242);
-  Layer(InverseMethod::eigen).expect_solves(at::kron(g, a) + 0.03 * one(15));
-  const double pi = std::sqrt((a.trace().item<double>() / 5) / (g.trace().item<double>() / 3));
-  const double gamma = std::sqrt(0.03);
-  Layer(InverseMethod::cholesky)
-      .expect_solves(at::kron(g + gamma / pi * one(3), a + gamma * pi * one(5)));
-  Layer dead(InverseMethod::cholesky);
-  dead.block->load(FactorSide::g, {1, torch::zeros({6}, at::kDouble), {}, 0, false});
-  dead.expect_solves(at::kron(gamma * one(3), a + gamma * one(5)));
-}
-
-TEST(Inverse, DoesNotDependOnHowAScaleIsSharedByTheFactors) {
-  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen})
-    EXPECT_LE(error_of(Layer(method, 1e3).direction(0.03), Layer(method).direction(0.03)), 1e-9);
-}
-
-TEST(Inverse, TravelsPacked) {
-  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
-    Layer owner(method), other(method);
-    const at::Tensor expected = owner.direction(0.03);
-    for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
-      const at::Tensor packed = owner.block->packed_inverse(side);
-      EXPECT_EQ(packed.numel(), owner.block->inverse_elements(side));
-      const CurvatureBlock::Packed sent{{other.block.get(), side}, packed};
-      CurvatureBlock::take_inverses({&sent, 1}, torch::ones({1}, at::kBool),
-                                    torch::tensor(0.03, at::kDouble));
-    }
-    EXPECT_LE(error_of(direction_of(*other.block, 0.03), expected), 1e-14);
-    // What is saved of it can be recomputed: from the same averages, with the owner's damping.
-    for (const FactorSide side : {FactorSide::a, FactorSide::g})
-      other.block->load(side, other.block->save(side));
-    other.block->restore_inverses();
-    EXPECT_LE(error_of(direction_of(*other.block, 0.03), expected), 1e-9);
-  }
-}
-
-TEST(Inverse, OfEmbeddingsAndNormLayersIsTheDenseOne) {
   torch::nn::Embedding words(4, 3);
   set_weights(*words, 244);
-  const at::Tensor p = noise({4}, 245).abs(), g = factor(3, 246), slope = noise({4, 3}, 247);
+  const at::Tensor a = factor(5, 241), p = noise({4}, 245).abs(), slope = noise({4, 3}, 247);
   words->weight.mutable_grad() = slope.clone();
-  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
+  for (const InverseMethod method : kMethods) {
+    for (const at::Tensor& g : {factor(3, 242), torch::zeros({3, 3}, at::kDouble)}) {
+      const Layer layer(method, a, g);
+      expect_solves(*layer.block, damped(method, g, a), layer.gradient);
+    }
+    const at::Tensor g = factor(3, 246);
     const auto block =
         make_block({"words", LayerKind::embedding, words->weight, {}}, {.method = method});
     update(*block, FactorSide::a, p);
     update(*block, FactorSide::g, pack_triangles(g.unsqueeze(0)));
-    ASSERT_TRUE(inverts(*block, FactorSide::a, 0.03));
-    ASSERT_TRUE(inverts(*block, FactorSide::g, 0.03));
-    at::Tensor whole = at::kron(torch::diag(p), g) + 0.03 * torch::eye(12, at::kDouble);
-    if (method == InverseMethod::cholesky) {
-      const double gamma = std::sqrt(0.03);
-      const double pi = std::sqrt(p.mean().item<double>() / (g.trace().item<double>() / 3));
-      whole = at::kron(torch::diag(p) + gamma * pi * torch::eye(4, at::kDouble),
-                       g + gamma / pi * torch::eye(3, at::kDouble));
-    }
-    EXPECT_LE(error_of(direction_of(*block, 0.03), torch::linalg_solve(whole, slope.flatten())),
-              1e-9);
+    expect_solves(*block, damped(method, torch::diag(p), g), slope);
   }
 }
 
@@ -206,18 +171,42 @@ TEST(Inverse, OfNormLayersIsThatOfEachUnit) {
   const at::Tensor slope = noise({2, 2}, 249);
   norm->weight.mutable_grad() = slope[0].clone();
   norm->bias.mutable_grad() = slope[1].clone();
-  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
+  const at::Tensor whole = torch::cat({torch::cat({f[0].diag(), f[1].diag()}, 1),
+                                       torch::cat({f[1].diag(), f[2].diag()}, 1)}) +
+                           kDamping * one(4);
+  for (const InverseMethod method : kMethods) {
     const auto block =
         make_block({"norm", LayerKind::norm, norm->weight, norm->bias}, {.method = method});
     update(*block, FactorSide::g, f.flatten());
-    ASSERT_TRUE(inverts(*block, FactorSide::g, 0.03));
-    const at::Tensor ours = direction_of(*block, 0.03).view({2, 2});
-    for (std::int64_t u = 0; u < 2; ++u) {
-      const at::Tensor unit =
-          torch::stack({torch::stack({f[0][u], f[1][u]}), torch::stack({f[1][u], f[2][u]})}) +
-          0.03 * torch::eye(2, at::kDouble);
-      EXPECT_LE(error_of(ours.select(1, u), torch::linalg_solve(unit, slope.select(1, u))), 1e-12);
+    ASSERT_TRUE(inverts(*block, FactorSide::g, kDamping));
+    EXPECT_LE(error_of(direction_of(*block), torch::linalg_solve(whole, slope.flatten())), 1e-12);
+  }
+}
+
+TEST(Inverse, DoesNotDependOnHowAScaleIsSharedByTheFactors) {
+  for (const InverseMethod method : kMethods) {
+    const Layer shared(method), other(method, factor(5, 241) * 1e3, factor(3, 242) / 1e3);
+    EXPECT_LE(error_of(solved_by(*other.block), solved_by(*shared.block)), 1e-9);
+  }
+}
+
+TEST(Inverse, TravelsPacked) {
+  for (const InverseMethod method : kMethods) {
+    const Layer owner(method), other(method);
+    const at::Tensor expected = solved_by(*owner.block);
+    for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
+      const at::Tensor packed = owner.block->packed_inverse(side);
+      EXPECT_EQ(packed.numel(), owner.block->inverse_elements(side));
+      const CurvatureBlock::Packed sent{{other.block.get(), side}, packed};
+      CurvatureBlock::take_inverses({&sent, 1}, torch::ones({1}, at::kBool),
+                                    torch::tensor(kDamping, at::kDouble));
     }
+    EXPECT_LE(error_of(direction_of(*other.block), expected), 1e-14);
+    // What is saved of it can be recomputed: from the same averages, with the owner's damping.
+    for (const FactorSide side : {FactorSide::a, FactorSide::g})
+      other.block->load(side, other.block->save(side));
+    other.block->restore_inverses();
+    EXPECT_LE(error_of(direction_of(*other.block), expected), 1e-9);
   }
 }
 
@@ -262,11 +251,15 @@ struct Trained {
     backward(scale);
     return pre.step();
   }
+  /// A copy.
+  at::Tensor gradient() const {
+    return torch::cat({layer->weight.grad(), layer->bias.grad().unsqueeze(1)}, 1);
+  }
   torch::nn::Linear layer = weighted(4, 3, 260);
   KFAC pre;
 };
 
-KfacOptions clipped(std::function<double(std::int64_t)> rate) {
+KfacOptions clipped(std::function<double(std::int64_t)> rate = [](auto) { return 0.1; }) {
   KfacOptions options = plain_options(Over::batch, Fisher::empirical);
   options.kl_clip = 1e-3;
   options.learning_rate = std::move(rate);
@@ -285,19 +278,15 @@ TEST(KlClip, UsesTheRateOfTheStep) {
 }
 
 TEST(KlClip, UsesTheGradientBeforeItIsOverwritten) {
-  Trained trained(clipped([](std::int64_t) { return 0.1; }));
+  Trained trained(clipped());
   trained.backward();
-  const at::Tensor before =
-      torch::cat({trained.layer->weight.grad(), trained.layer->bias.grad().unsqueeze(1)}, 1)
-          .clone();
+  const at::Tensor before = trained.gradient();
   const KfacStep done = trained.pre.step();
-  const at::Tensor after =
-      torch::cat({trained.layer->weight.grad(), trained.layer->bias.grad().unsqueeze(1)}, 1);
-  EXPECT_NEAR(done.q, (after * before).sum().item<double>() / done.nu, 1e-12 * done.q);
+  EXPECT_NEAR(done.q, (trained.gradient() * before).sum().item<double>() / done.nu, 1e-12 * done.q);
 }
 
 TEST(KlClip, LeavesAZeroGradientAsItIs) {
-  Trained trained(clipped([](std::int64_t) { return 0.1; }));
+  Trained trained(clipped());
   trained.step();
   trained.backward(0);
   const KfacStep done = trained.pre.step();
@@ -306,7 +295,7 @@ TEST(KlClip, LeavesAZeroGradientAsItIs) {
 }
 
 TEST(KlClip, SkipsAStepThatIsNotFinite) {
-  KfacOptions options = clipped([](std::int64_t) { return 0.1; });
+  KfacOptions options = clipped();
   options.factor_interval = 2;  // the second step's gradient alone is bad
   options.inverse_interval = 2;
   Trained trained(options);
@@ -378,7 +367,7 @@ TEST(Finite, NoticesOneBadElementAnywhere) {
       const at::Tensor values = torch::ones({size}, type) * 1e30;
       EXPECT_TRUE(all_finite(values));
       for (std::int64_t i = 0; i < size; ++i)
-        for (const double bad : {kNaN, std::numeric_limits<double>::infinity()}) {
+        for (const double bad : {kNaN, kInfinity}) {
           const at::Tensor broken = values.clone();
           broken[i] = bad;
           EXPECT_FALSE(all_finite(broken)) << i << " of " << size;
@@ -398,7 +387,7 @@ TEST(Options, ThatAreMissingAreNamed) {
 
 // 15. Failures.
 TEST(Failures, ABatchThatIsNotFiniteIsDropped) {
-  Trained trained(clipped([](std::int64_t) { return 0.1; }));
+  Trained trained(clipped());
   trained.step();
   const at::Tensor before = trained.pre.save().layers[0].g.average;
   const KfacStep bad = trained.step(kInfinity);
@@ -410,7 +399,7 @@ TEST(Failures, ABatchThatIsNotFiniteIsDropped) {
 }
 
 TEST(Failures, InARowEndTheTraining) {
-  KfacOptions options = clipped([](std::int64_t) { return 0.1; });
+  KfacOptions options = clipped();
   options.max_failures = 3;
   Trained trained(options);
   trained.step();
@@ -422,7 +411,7 @@ TEST(Failures, InARowEndTheTraining) {
 
 TEST(Failures, KeepTheOldInverse) {
   Layer layer(InverseMethod::cholesky);
-  layer.direction(0.03);
+  solved_by(*layer.block);
   const at::Tensor kept = layer.block->packed_inverse(FactorSide::g);
   const auto with = [](double last) {
     return torch::tensor({1., 0., 0., 1., 0., last}, at::kDouble);
@@ -430,12 +419,12 @@ TEST(Failures, KeepTheOldInverse) {
   for (const double bad : {kNaN, kInfinity})
     EXPECT_TRUE(update(*layer.block, FactorSide::g, with(bad)));
   EXPECT_FALSE(update(*layer.block, FactorSide::g, with(-1e6)));  // far from positive definite
-  EXPECT_FALSE(inverts(*layer.block, FactorSide::g, 0.03));
+  EXPECT_FALSE(inverts(*layer.block, FactorSide::g, kDamping));
   EXPECT_TRUE(torch::equal(layer.block->packed_inverse(FactorSide::g), kept));
 }
 
 TEST(Failures, ALayerWithoutAnInverseKeepsItsGradientAndIsNamed) {
-  KfacOptions options = clipped([](std::int64_t) { return 0.1; });
+  KfacOptions options = clipped();
   options.damping = 0;  // one sample: both factors are singular at every damping
   Trained trained(options);
   trained.layer->zero_grad();

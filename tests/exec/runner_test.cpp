@@ -76,13 +76,8 @@ struct Fixture : FakeRank, OnRank {
     communicator.submitted.clear();
     communicator.works.clear();
   }
-  explicit Fixture(std::vector<TaskGraph> variants, std::vector<std::int32_t> cycle = {0},
-                   int gradients = 3)
-      : Fixture([&] {
-          auto plan = plan_of(1, std::move(variants), gradients);
-          plan->cycle = std::move(cycle);
-          return plan;
-        }()) {}
+  explicit Fixture(std::vector<TaskGraph> variants, int gradients = 3)
+      : Fixture(plan_of(1, std::move(variants), gradients)) {}
   void finish_works() {
     for (std::size_t i = 0; i < communicator.works.size(); ++i)
       if (!communicator.works[i]->is_done) communicator.works[i]->finish();
@@ -114,7 +109,7 @@ TaskGraph decoupled_graph() {
 }
 
 TEST(Runner, AStepMayBeginWhileTheNetworkFinishesTheOneBefore) {
-  Fixture f({decoupled_graph()}, {0}, 1);
+  Fixture f({decoupled_graph()}, 1);
   f.runner.begin_step("step 0");
   f.runner.report_before_backward();  // nothing in front of the first step
   f.runner.report_backward(0);
@@ -137,7 +132,7 @@ TEST(Runner, AStepMayBeginWhileTheNetworkFinishesTheOneBefore) {
 }
 
 TEST(Runner, EventsBelongToTheStepInWhichTheyBegan) {
-  Fixture f({decoupled_graph()}, {0}, 1);
+  Fixture f({decoupled_graph()}, 1);
   for (const int step : {7, 8}) {
     f.recorder.begin_step(step);
     f.runner.begin_step();
@@ -151,23 +146,6 @@ TEST(Runner, EventsBelongToTheStepInWhichTheyBegan) {
   std::vector<std::int32_t> steps;
   for (const doc::Event& e : f.recorder.timeline().events) steps.push_back(e.step);
   EXPECT_THAT(steps, ElementsAre(7, 8));
-}
-
-TEST(Runner, FollowsTheScheduleOfVariants) {
-  TaskGraph accumulate = exchange_graph("accumulate", {3});
-  accumulate.tasks.pop_back();
-  accumulate.pred_begin.pop_back();
-  accumulate.preds.clear();
-  accumulate.pred_begin.assign(accumulate.tasks.size() + 1, 0u);
-  Fixture f({accumulate, exchange_graph("exchange", {3})}, {0, 1});
-  std::vector<std::size_t> submissions;
-  for (int step = 0; step < 4; ++step) {
-    f.report_gradients();
-    f.finish_works();
-    f.runner.drain();
-    submissions.push_back(f.communicator.submitted.size());
-  }
-  EXPECT_THAT(submissions, ElementsAre(0, 1, 1, 2));  // every second step exchanges
 }
 
 TEST(Runner, RunsTheVariantThatWasAgreedOn) {
@@ -191,7 +169,7 @@ TaskGraph codec_graph(Resource lane) {
 }
 
 TEST(Runner, ComputeLaneRunsOnTheDriversThread) {
-  Fixture f({codec_graph(Resource::compute)}, {0}, 1);
+  Fixture f({codec_graph(Resource::compute)}, 1);
   f.runner.begin_step();
   f.runner.report_backward(0);
   EXPECT_THAT(f.note.log, ElementsAre("encode"));
@@ -326,7 +304,7 @@ TEST(Runner, DifferentPlansAreAnErrorOnEveryRank) {
 }
 
 TEST(Runner, AFailedCollectiveEndsTheStepAndAllLaterOnes) {
-  Fixture f({codec_graph(Resource::compute)}, {0}, 1);
+  Fixture f({codec_graph(Resource::compute)}, 1);
   f.runner.begin_step();
   f.runner.report_backward(0);
   f.communicator.works.at(0)->error = "rank 1 is silent";
@@ -341,7 +319,7 @@ TEST(Runner, AFailedOperationEndsTheStep) {
     void run(const TaskGraph&, const Task&) override { throw UsageError("sparse"); }
   } failing;
   for (const Resource lane : {Resource::compute, Resource::codec}) {
-    Fixture f({codec_graph(lane)}, {0}, 1);
+    Fixture f({codec_graph(lane)}, 1);
     f.runner.set_operation("note", failing);
     EXPECT_THROW(f.step(), UsageError);
     EXPECT_THAT(f.communicator.submitted, IsEmpty());
@@ -371,30 +349,6 @@ TEST(Runner, MayGoWhileACollectiveIsUnderWay) {
   const std::shared_ptr<FakeWork> work = f->communicator.works.at(0);
   f.reset();
   work->finish();  // reports to nobody
-}
-
-TEST(Runner, RecordsReadyStartEndAndBytes) {
-  comm::run_ranks(2, [](comm::Communicator& communicator) {
-    OnRank rank(communicator, plan_of(2, {exchange_graph("steady", {2, 1})}, 3));
-    rank.recorder.begin_step(7);
-    rank.step();
-    const doc::Timeline timeline = rank.recorder.timeline();
-    ASSERT_EQ(timeline.events.size(), 2u);
-    for (std::size_t b = 0; b < 2; ++b) {
-      const doc::Event& event = timeline.events[b];
-      EXPECT_EQ(event.kind, TaskKind::all_reduce);
-      EXPECT_EQ(timeline.names[static_cast<std::size_t>(event.name)],
-                "all-reduce bucket " + std::to_string(b));
-      EXPECT_EQ(event.rank, communicator.rank());
-      EXPECT_EQ(event.step, 7);
-      EXPECT_EQ(event.bytes, b == 0 ? 8 : 4);
-      EXPECT_GE(event.ready_ns, 0);
-      EXPECT_LE(event.ready_ns, event.start_ns);
-      EXPECT_LE(event.start_ns, event.end_ns);
-      EXPECT_EQ(timeline.parameter_sets[static_cast<std::size_t>(event.set)].size(),
-                b == 0 ? 2u : 1u);
-    }
-  });
 }
 
 TEST(Runner, OperationsThatNobodySetWaitUntilTheyAreDue) {

@@ -11,8 +11,6 @@ namespace {
 
 using doc::Origin;
 using doc::Resource;
-using doc::Subject;
-using doc::Task;
 using doc::TaskGraph;
 using doc::TaskKind;
 using testing::ElementsAre;
@@ -20,7 +18,7 @@ using testing::IsEmpty;
 
 /// A machine, and the tasks it started since the last question.
 struct Driven {
-  explicit Driven(std::shared_ptr<doc::Plan> plan, int rank = 0) : machine(std::move(plan), rank) {}
+  explicit Driven(std::shared_ptr<doc::Plan> plan) : machine(std::move(plan), 0) {}
   StepMachine machine;
 
   std::vector<std::uint32_t> begin(int variant = -1) {
@@ -43,15 +41,6 @@ struct Driven {
   }
 };
 
-// Tasks of {2, 1}: backward 0, backward 1, all-reduce (2), backward 2 (3), all-reduce (4).
-TEST(StepMachine, StartsABucketWithItsLastGradient) {
-  Driven d(plan_of(1, {exchange_graph("steady", {2, 1})}, 3));
-  EXPECT_THAT(d.begin(), IsEmpty());
-  EXPECT_THAT(d.done(0), IsEmpty());
-  EXPECT_THAT(d.done(1), ElementsAre(2));
-  EXPECT_THAT(d.done(3), ElementsAre(4));  // the network's lane queues: 2 is still under way
-}
-
 TEST(StepMachine, AReportAheadOfItsLaneTakesEffectInTheLanesOrder) {
   // Gradient 1 is the last of its bucket in the Plan's order; gradient 0 is not there yet.
   Driven d(plan_of(1, {exchange_graph("steady", {2, 1})}, 3));
@@ -59,15 +48,6 @@ TEST(StepMachine, AReportAheadOfItsLaneTakesEffectInTheLanesOrder) {
   EXPECT_THAT(d.done(3), IsEmpty());
   EXPECT_THAT(d.done(1), IsEmpty());
   EXPECT_THAT(d.done(0), ElementsAre(2, 4));
-}
-
-TEST(StepMachine, ASerialLaneStartsATaskWhenTheOneBeforeItIsDone) {
-  TaskGraph g = exchange_graph("steady", {1});
-  g.add(note_task(TaskKind::encode, Resource::codec));
-  g.add(note_task(TaskKind::encode, Resource::codec));
-  Driven d(plan_of(1, {g}, 1));
-  EXPECT_THAT(d.begin(), ElementsAre(2));
-  EXPECT_THAT(d.done(2), ElementsAre(3));
 }
 
 TEST(StepMachine, LanesRunThroughOpenStepsInOrder) {
@@ -115,29 +95,6 @@ TEST(StepMachine, AnEdgeHoldsOnlyTheVariantThatItNames) {
   EXPECT_THAT(scheduled.begin(), IsEmpty());
   EXPECT_THAT(chosen.begin(2), ElementsAre(102));
   EXPECT_THAT(scheduled.done(1), ElementsAre(102));
-}
-
-TEST(StepMachine, ARankHasTheTasksOfItsGroups) {
-  TaskGraph g = exchange_graph("steady", {1});
-  Task inverse = note_task(TaskKind::inverse, Resource::codec);
-  inverse.group = 1;
-  const auto i = g.add(inverse);
-  Task broadcast{.kind = TaskKind::broadcast,
-                 .resource = Resource::network,
-                 .subject = Subject::payloads,
-                 .root = 1,
-                 .last = 0,
-                 .bytes = 4};
-  const auto b = g.add(broadcast, i, 0u);
-  auto plan = plan_of(2, {g}, 1);
-  plan->groups.push_back({"rank 1", {{1}}});
-  Driven zero(plan, 0), one(plan, 1);
-  EXPECT_THAT(zero.begin(), IsEmpty());
-  EXPECT_THAT(one.begin(), ElementsAre(i));
-  // Rank 0 has no inverse to wait for; rank 1 has.
-  EXPECT_THAT(zero.done(0), ElementsAre(1, b));
-  EXPECT_THAT(one.done(0), ElementsAre(1));
-  EXPECT_THAT(one.done(i), ElementsAre(b));
 }
 
 TEST(StepMachine, WhatNoDriverMayReportIsAnError) {

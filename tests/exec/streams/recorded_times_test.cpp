@@ -82,58 +82,42 @@ struct Recorded {
   std::size_t marks = 0, sets = 0;                // of all ranks
 };
 
-class RecordedRank {
- public:
-  RecordedRank(std::shared_ptr<const doc::Plan> plan, int rank, const SimulatedDevices* truth)
-      : plan_(plan),
-        program_(exec::make_stream_program(plan, rank)),
-        device_(*plan),
-        // No two clocks are alike.
-        clock_(std::make_shared<RecordedClock>(device_, truth, rank, 1 + 1e-4 * (rank - 1.5))),
-        recorder_(communicator_, {}, "trained") {}
-
-  void run(int steps, bool keeps, Order order, std::uint64_t seed, Recorded& out) {
-    recorder_.keep(keeps);
-    const auto times = std::make_shared<exec::StreamTimes>(clock_);
-    recorder_.follow(times);
-    exec::StepRecording recording(device_, recorder_, times, program_);
-    exec::StreamRunner runner(program_, recording);
-    Random random(random_key(seed, static_cast<std::uint64_t>(program_->rank)));
-    std::vector<exec::EventId> begun;
-    for (int step = 0; step < steps; ++step) {
-      recorder_.begin_step(100 + step);
-      begun.push_back(clock_->sets);
-      recording.begin_step(plan_->variant_index_of_step(step));
-      if (order == Order::of_the_plan)
-        runner.run_step();
-      else
-        run_step_out_of_order(runner, recording, *program_, random);
-    }
-    out.timelines.push_back(recorder_.timeline());
-    out.begun.push_back(std::move(begun));
-    out.job.programs.push_back(program_);
-    out.job.calls.push_back(device_.calls);
-    out.job.counts.push_back(runner.counts());
-    out.marks += clock_->marks();
-    out.sets += static_cast<std::size_t>(clock_->sets);
-  }
-
- private:
-  std::shared_ptr<const doc::Plan> plan_;
-  std::shared_ptr<const exec::StreamProgram> program_;
-  RecordedStreams device_;
-  std::shared_ptr<RecordedClock> clock_;
-  exec::FakeCommunicator communicator_;
-  exec::Recorder recorder_;
-};
-
 /// `truth`: of the same steps; null: its times are not known yet.
 Recorded record_steps(const std::shared_ptr<const doc::Plan>& plan, int steps, Order order,
                       std::uint64_t seed, const SimulatedDevices* truth, bool keeps = true) {
-  Recorded recorded{{plan, {}, {}, {}}, {}, {}};
-  for (int r = 0; r < plan->ranks; ++r)
-    RecordedRank(plan, r, truth).run(steps, keeps, order, seed, recorded);
-  return recorded;
+  Recorded out{{plan, {}, {}, {}}, {}, {}};
+  for (int r = 0; r < plan->ranks; ++r) {
+    const auto program = exec::make_stream_program(plan, r);
+    RecordedStreams device(*plan);
+    // No two clocks are alike.
+    const auto clock = std::make_shared<RecordedClock>(device, truth, r, 1 + 1e-4 * (r - 1.5));
+    exec::FakeCommunicator communicator;
+    exec::Recorder recorder(communicator, {}, "trained");
+    recorder.keep(keeps);
+    const auto times = std::make_shared<exec::StreamTimes>(clock);
+    recorder.follow(times);
+    exec::StepRecording recording(device, recorder, times, program);
+    exec::StreamRunner runner(program, recording);
+    Random random(random_key(seed, static_cast<std::uint64_t>(r)));
+    std::vector<exec::EventId> begun;
+    for (int step = 0; step < steps; ++step) {
+      recorder.begin_step(100 + step);
+      begun.push_back(clock->sets);
+      recording.begin_step(plan->variant_index_of_step(step));
+      if (order == Order::of_the_plan)
+        runner.run_step();
+      else
+        run_step_out_of_order(runner, recording, *program, random);
+    }
+    out.timelines.push_back(recorder.timeline());
+    out.begun.push_back(std::move(begun));
+    out.job.programs.push_back(program);
+    out.job.calls.push_back(device.calls);
+    out.job.counts.push_back(runner.counts());
+    out.marks += clock->marks();
+    out.sets += static_cast<std::size_t>(clock->sets);
+  }
+  return out;
 }
 
 /// Without those of these kinds.

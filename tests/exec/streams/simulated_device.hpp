@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/random.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/step_machine.hpp"
@@ -106,17 +107,13 @@ class SimulatedDevices {
   const Lasted& lasted(int r, exec::TaskId id) const { return lasted_.at({r, id.step, id.task}); }
   /// When a mark was over, by its number; never: infinity.
   double mark_at(int r, exec::EventId mark) const {
-    const Rank& mine = ranks_[static_cast<std::size_t>(r)];
+    const Rank& mine = ranks_[to_index(r)];
     return mine.points[mine.marks.at(mark)].at;
   }
   /// What the host read when it read its clock the n-th time.
-  double clock_at(int r, std::size_t n) const {
-    return ranks_[static_cast<std::size_t>(r)].clock_read_at.at(n);
-  }
+  double clock_at(int r, std::size_t n) const { return ranks_[to_index(r)].clock_read_at.at(n); }
   /// When the host made a call.
-  double called_at(int r, std::size_t call) const {
-    return ranks_[static_cast<std::size_t>(r)].called_at.at(call);
-  }
+  double called_at(int r, std::size_t call) const { return ranks_[to_index(r)].called_at.at(call); }
 
  private:
   using Kind = StreamCall::Kind;
@@ -147,7 +144,7 @@ class SimulatedDevices {
   /// What stands in a stream: a task, a point that others wait for, or a wait for one.
   struct Item {
     Kind kind = Kind::enqueue;
-    std::size_t job = 0, point = 0;
+    std::size_t number = 0;  // of its job or point
   };
   struct Queue {
     std::deque<Item> items;
@@ -166,7 +163,7 @@ class SimulatedDevices {
           memory(program->payloads.count()) {
       for (const doc::TaskGraph& graph : job.plan->variants) {
         const doc::VariantIndex index(*job.plan, graph, static_cast<std::int32_t>(r));
-        lanes.push_back(index.lanes[static_cast<std::size_t>(doc::Resource::compute)]);
+        lanes.push_back(index.lanes[to_index(doc::Resource::compute)]);
       }
     }
     bool is_over() const {
@@ -191,9 +188,11 @@ class SimulatedDevices {
     std::optional<exec::TaskId> last_collective;  // of those enqueued
     std::vector<exec::TaskId> being_read;         // by the host, which goes on when it knows
   };
-  struct Meeting {
-    std::vector<std::pair<int, exec::StreamId>> here;
-    exec::TaskId id;
+  /// Who has come to a collective.
+  struct Member {
+    int rank = 0;
+    exec::StreamId stream = -1;
+    const Job* job = nullptr;
   };
   struct Event {
     double at = 0;
@@ -202,9 +201,9 @@ class SimulatedDevices {
     bool operator>(const Event& o) const { return std::tie(at, number) > std::tie(o.at, o.number); }
   };
 
-  Rank& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
+  Rank& rank(int r) { return ranks_[to_index(r)]; }
   const doc::TaskGraph& graph(std::int32_t variant) const {
-    return plan_.variants[static_cast<std::size_t>(variant)];
+    return plan_.variants[to_index(variant)];
   }
   void schedule(double after, std::function<void()> act) {
     queue_.push({now_ + after, number_++, std::move(act)});
@@ -287,9 +286,9 @@ class SimulatedDevices {
 
   void put(int r, const StreamCall& call) {
     Rank& mine = rank(r);
-    Queue& stream = mine.streams[static_cast<std::size_t>(call.stream)];
+    Queue& stream = mine.streams[to_index(call.stream)];
     if (call.kind == Kind::enqueue) {
-      stream.items.push_back({call.kind, mine.jobs.size(), 0});
+      stream.items.push_back({call.kind, mine.jobs.size()});
       mine.jobs.push_back({call.id, call.variant, expected(mine, call), {}});
       if (is_communication(graph(call.variant).tasks[call.id.task].kind))
         mine.jobs.back().collective_before = std::exchange(mine.last_collective, call.id);
@@ -298,10 +297,10 @@ class SimulatedDevices {
       step.ended.resize(graph(call.variant).tasks.size(), false);
     } else if (call.kind == Kind::record || call.kind == Kind::mark) {
       (call.kind == Kind::record ? mine.recorded : mine.marks)[call.event] = mine.points.size();
-      stream.items.push_back({Kind::record, 0, mine.points.size()});
+      stream.items.push_back({Kind::record, mine.points.size()});
       mine.points.emplace_back();
     } else {
-      stream.items.push_back({call.kind, 0, mine.recorded.at(call.event)});
+      stream.items.push_back({call.kind, mine.recorded.at(call.event)});
     }
     work_off(r, call.stream);
   }
@@ -309,7 +308,7 @@ class SimulatedDevices {
   static std::vector<Expected> expected(Rank& mine, const StreamCall& call) {
     std::vector<Expected> all;
     for (const exec::PayloadUse& use : mine.program->payloads.of(call.variant, call.id.task)) {
-      Memory& memory = mine.memory[static_cast<std::size_t>(use.array)];
+      Memory& memory = mine.memory[to_index(use.array)];
       all.push_back({use.array, use.writes, memory.writes_enqueued, memory.reads_enqueued});
       ++(use.writes ? memory.writes_enqueued : memory.reads_enqueued);
     }
@@ -320,21 +319,21 @@ class SimulatedDevices {
 
   void work_off(int r, exec::StreamId s) {
     Rank& mine = rank(r);
-    Queue& stream = mine.streams[static_cast<std::size_t>(s)];
+    Queue& stream = mine.streams[to_index(s)];
     while (error_.empty() && !stream.is_busy && !stream.items.empty()) {
       const Item item = stream.items.front();
-      if (item.kind == Kind::wait && !mine.points[item.point].is_over) {
+      if (item.kind == Kind::wait && !mine.points[item.number].is_over) {
         stream.is_busy = true;
-        mine.points[item.point].waiting.push_back([this, r, s] { free(r, s); });
+        mine.points[item.number].waiting.push_back([this, r, s] { free(r, s); });
         return;
       }
       stream.items.pop_front();
-      if (item.kind == Kind::record) pass(r, item.point);
-      if (item.kind == Kind::enqueue) begin(r, s, mine.jobs[item.job]);
+      if (item.kind == Kind::record) pass(r, item.number);
+      if (item.kind == Kind::enqueue) begin(r, s, mine.jobs[item.number]);
     }
   }
   void free(int r, exec::StreamId s) {
-    rank(r).streams[static_cast<std::size_t>(s)].is_busy = false;
+    rank(r).streams[to_index(s)].is_busy = false;
     work_off(r, s);
   }
   void pass(int r, std::size_t point) {
@@ -345,7 +344,7 @@ class SimulatedDevices {
   }
 
   void begin(int r, exec::StreamId s, const Job& job) {
-    rank(r).streams[static_cast<std::size_t>(s)].is_busy = true;
+    rank(r).streams[to_index(s)].is_busy = true;
     lasted_[{r, job.id.step, job.id.task}].begin = now_;
     const doc::Task& task = graph(job.variant).tasks[job.id.task];
     if (is_communication(task.kind)) return meet(r, s, job);
@@ -364,10 +363,10 @@ class SimulatedDevices {
     lasted_[{r, job.id.step, job.id.task}].end = now_;
     Step& step = mine.steps.at(job.id.step);
     step.ended[job.id.task] = true;
-    const auto& lane = mine.lanes[static_cast<std::size_t>(step.variant)];
+    const auto& lane = mine.lanes[to_index(step.variant)];
     while (step.computed < lane.size() && step.ended[lane[step.computed]]) ++step.computed;
     for (const Expected& e : job.memory) {
-      Memory& memory = mine.memory[static_cast<std::size_t>(e.array)];
+      Memory& memory = mine.memory[to_index(e.array)];
       ++(e.writes ? memory.writes_ended : memory.reads_ended);
     }
     free(r, s);
@@ -381,22 +380,15 @@ class SimulatedDevices {
     const std::int32_t part = group.part_of(r);
     check(r, job);
     if (!error_.empty()) return;
-    Meeting& meeting = meetings_[{task.group, part}];
-    if (!meeting.here.empty() && !(meeting.id == job.id))
-      return fail(
-          r, fmt::format("{} meets step {} task {}", title(job), meeting.id.step, meeting.id.task));
-    meeting.id = job.id;
-    meeting.here.emplace_back(r, s);
-    jobs_here_[{r, s}] = &job;
-    if (static_cast<std::int32_t>(meeting.here.size()) < group.size_of_part(part, plan_.ranks))
-      return;
+    std::vector<Member>& here = meetings_[{task.group, part}];
+    here.push_back({r, s, &job});
+    if (const exec::TaskId other = here.front().job->id; !(other == job.id))
+      return fail(r, fmt::format("{} meets step {} task {}", title(job), other.step, other.task));
+    if (static_cast<std::int32_t>(here.size()) < group.size_of_part(part, plan_.ranks)) return;
     double longest = 0;
-    for (const auto& [member, stream] : meeting.here)
-      longest = std::max(longest, duration(member, job.id));
-    for (const auto& [member, stream] : std::exchange(meeting.here, {}))
-      schedule(longest, [this, member = member, stream = stream] {
-        end(member, stream, *jobs_here_.at({member, stream}));
-      });
+    for (const Member& member : here) longest = std::max(longest, duration(member.rank, job.id));
+    for (const Member& member : std::exchange(here, {}))
+      schedule(longest, [this, member] { end(member.rank, member.stream, *member.job); });
   }
 
   // ---- what has to be so when a task begins ----
@@ -406,19 +398,16 @@ class SimulatedDevices {
     return step != rank(r).steps.end() && step->second.ended[id.task];
   }
   bool has(int r, const doc::Task& task) const { return plan_.group_of(task).holds(r); }
-  /// And, of the compute lane, all that comes before it there.
-  bool has_settled(int r, exec::TaskId id) {
-    if (!has_ended(r, id)) return false;
-    const Step& step = rank(r).steps.at(id.step);
-    const auto& lane = rank(r).lanes[static_cast<std::size_t>(step.variant)];
-    return graph(step.variant).tasks[id.task].resource != doc::Resource::compute ||
-           step.computed == lane.size() || lane[step.computed] > id.task;
-  }
-
-  /// In its own lane a task may come before others that the Plan has first.
+  /// Of the compute lane all that comes before it there is over, too, except for that lane's own
+  /// tasks, which may come before others that the Plan has first.
   bool is_over(int r, const Job& job, exec::TaskId before) {
-    const bool computes = graph(job.variant).tasks[job.id.task].resource == doc::Resource::compute;
-    return computes ? has_ended(r, before) : has_settled(r, before);
+    if (!has_ended(r, before)) return false;
+    const auto computes = [](const doc::Task& t) { return t.resource == doc::Resource::compute; };
+    const Step& step = rank(r).steps.at(before.step);
+    const auto& lane = rank(r).lanes[to_index(step.variant)];
+    return computes(graph(job.variant).tasks[job.id.task]) ||
+           !computes(graph(step.variant).tasks[before.task]) || step.computed == lane.size() ||
+           lane[step.computed] > before.task;
   }
 
   void check(int r, const Job& job) {
@@ -444,7 +433,7 @@ class SimulatedDevices {
   }
 
   void check_memory(int r, const Job& job, const Expected& e) {
-    Memory& memory = rank(r).memory[static_cast<std::size_t>(e.array)];
+    Memory& memory = rank(r).memory[to_index(e.array)];
     if (memory.writes_ended != e.writes_before || memory.writes_begun != e.writes_before)
       return fail(r, fmt::format("{} finds array {} as it was or will be", title(job), e.array));
     if (!e.writes) return;
@@ -459,8 +448,7 @@ class SimulatedDevices {
   Tampering tampering_;
   std::deque<Rank> ranks_;
   std::map<std::tuple<int, std::int64_t, std::uint32_t>, Lasted> lasted_;
-  std::map<std::pair<std::int32_t, std::int32_t>, Meeting> meetings_;  // by group and part
-  std::map<std::pair<int, exec::StreamId>, const Job*> jobs_here_;
+  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<Member>> meetings_;  // by group, part
   std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
   std::uint64_t number_ = 0;
   double now_ = 0;

@@ -47,31 +47,6 @@ class Groups : public ::testing::Test {
   doc::Cluster cluster_;
 };
 
-TEST_F(Groups, TwoNodesReduceApartThenTheirLeadersThenEachNodeBroadcasts) {
-  doc::Plan plan = support::empty_plan(4);
-  const std::int32_t node = plan.group({"node", {{0, 1}, {2, 3}}});
-  const std::int32_t leaders = plan.group({"leaders", {{0, 2}}});
-  doc::TaskGraph& g = plan.variants.front();
-  const auto ready = g.add(compute(1));
-  const auto inside = g.add(exchange(8, node), ready);
-  const auto between = g.add(exchange(8, leaders), inside);
-  g.add(exchange(8, node, doc::TaskKind::broadcast), between);
-  cluster_.rank_speeds = {{3, 5, 0}};
-  const double end_s =
-      11 + cost::CostModel(cluster_).collective(Collective::broadcast, 8, 2).seconds;
-  // Node {0, 1} is done at 4; node {2, 3} waits for rank 3 until 5 and is done at 8. Rank 1 has
-  // nothing to do with the leaders' exchange and submits its broadcast at once.
-  expect_times(plan, {{0, inside, 1, 4},
-                      {1, inside, 1, 4},
-                      {2, inside, 1, 8},
-                      {3, inside, 5, 8},
-                      {0, between, 4, 11},
-                      {2, between, 8, 11},
-                      {0, 3, 11, end_s},
-                      {1, 3, 4, end_s},
-                      {3, 3, 8, end_s}});
-}
-
 TEST_F(Groups, ACollectiveCostsByTheSizeOfItsPart) {
   doc::Plan plan = support::empty_plan(8);
   const std::int32_t uneven = plan.group({"uneven", {{0, 1}, {2, 3, 4, 5}, {6}}});

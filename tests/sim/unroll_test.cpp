@@ -28,18 +28,6 @@ doc::Plan two_variants() {
   return plan;
 }
 
-TEST(Unroll, FollowsTheScheduleFromItsFirstStep) {
-  doc::Plan plan = two_variants();
-  plan.cycle = {0, 0, 1};
-  Unrolled out;
-  unroll(plan, 0, 5, out);
-  EXPECT_THAT(out.variants, ElementsAre(1, 0, 0, 1, 0));
-  EXPECT_THAT(out.begins, ElementsAre(0, 2, 5, 8, 10));
-  EXPECT_EQ(out.end(4), 13u);
-  unroll(plan, first_of_cycle(plan), 2, out);
-  EXPECT_THAT(out.variants, ElementsAre(0, 0));
-}
-
 TEST(Unroll, ASingleStepIsThePlansOwn) {
   Unrolled out;
   const doc::Plan plan = two_variants();

@@ -198,15 +198,10 @@ inline std::optional<doc::Plan> plan_of(const std::string& strategy, const Setti
   const doc::Workload workload = is_second_order(parsed) && setting.workload.blocks.empty()
                                      ? with_blocks(setting.workload)
                                      : setting.workload;
-  if (cannot_precondition(parsed, ranks)) {
+  const bool decoupled = plan::exchanges().at(parsed.exchange.name).traits.needs_summable;
+  if (cannot_precondition(parsed, ranks) || (decoupled && (gathers || on_compute))) {
     EXPECT_THROW(static_cast<void>(plan::make_plan(workload, cluster, parsed, ranks, options)),
                  UsageError);
-    return std::nullopt;
-  }
-  if (plan::exchanges().at(parsed.exchange.name).traits.needs_summable && (gathers || on_compute)) {
-    EXPECT_THROW(
-        static_cast<void>(plan::make_plan(setting.workload, cluster, parsed, ranks, options)),
-        UsageError);
     return std::nullopt;
   }
   return plan::make_plan(workload, cluster, parsed, ranks, options);

@@ -35,19 +35,12 @@ std::vector<doc::Component> codecs_of_processors(const CalibrateOptions& o) {
   return o.device.empty() ? codecs_of(o) : std::vector<doc::Component>();
 }
 
-/// One rank sends nothing, and a fit of it would be a fit of noise.
-int parse_rank_count(const std::string& text) {
-  const std::int64_t ranks = parse_integer(text);
-  if (ranks < 2 || ranks > kMostRanks)
-    throw UsageError(fmt::format("expected 2 to {} ranks, found {}", kMostRanks, text));
-  return static_cast<int>(ranks);
-}
-
 /// One count for all logs, or one for each. An example: "--from a.txt b.txt --ranks 2,4" says that
 /// b.txt is of 4 ranks.
 std::vector<int> ranks_of(const CalibrateOptions& o) {
   if (o.ranks.empty()) return {};
-  std::vector<int> ranks = parse_option_list("--ranks", o.ranks, parse_rank_count);
+  // One rank sends nothing, and a fit of it would be a fit of noise.
+  std::vector<int> ranks = parse_option_list("--ranks", o.ranks, parse_ranks<2>);
   const std::size_t most = o.logs.empty() ? 1 : o.logs.size();
   if (ranks.size() != 1 && ranks.size() != most)
     throw UsageError(fmt::format(

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -33,23 +34,17 @@ constexpr const char* kBucket = "bucket";
 constexpr const char* kWire = "wire";
 
 /// What a rank measures, step by step and over all rounds. Times in seconds.
-struct Columns {
-  compare::Column encode_s, communication_s, decode_s, exposed_s;
-  std::vector<double> sent_bytes;
-};
+constexpr std::array kMeasured = {&doc::TimedRun::encode_s, &doc::TimedRun::decode_s,
+                                  &doc::TimedRun::communication_s, &doc::TimedRun::exposed_s,
+                                  &doc::TimedRun::sent_bytes};
 
 // A strategy in the contest: its results so far, how to run a round of it, and what its rounds
 // measured.
 struct Entry {
   doc::TimedRun run;
   RunRound run_round;
-  Columns columns;
+  std::array<std::vector<double>, kMeasured.size()> columns;  // of kMeasured
 };
-
-bool is_extra(const std::string& name) {
-  const std::vector<std::string> names = plan::extras().names();
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 doc::Strategy with_option(doc::Strategy s, const char* key, const std::string& value) {
   std::erase_if(s.exchange.options, [&](const auto& o) { return o.first == key; });
@@ -57,24 +52,17 @@ doc::Strategy with_option(doc::Strategy s, const char* key, const std::string& v
   return s;
 }
 
-// Bucket sizes are not an option of every exchange.
-bool can_be_planned(const doc::Strategy& s) {
-  try {
-    static_cast<void>(plan::traits_of(s));
-    return true;
-  } catch (const UsageError&) {
-    return false;
-  }
-}
-
 /// The exchange as given, then with each bucket size that is worth a trial. A size in its text
 /// stays.
 std::vector<std::string> to_try(const doc::Strategy& base, std::int64_t gradient_bytes) {
   std::vector<std::string> all = {doc::to_text(base)};
   if (base.exchange.find(kBucket)) return all;
-  for (const std::string& size : compare::bucket_ladder(gradient_bytes))
-    if (const doc::Strategy s = with_option(base, kBucket, size); can_be_planned(s))
+  for (const std::string& size : compare::bucket_ladder(gradient_bytes)) try {
+      const doc::Strategy s = with_option(base, kBucket, size);
+      static_cast<void>(plan::traits_of(s));
       all.push_back(doc::to_text(s));
+    } catch (const UsageError&) {  // sizes are not an option of every exchange
+    }
   return all;
 }
 
@@ -87,73 +75,41 @@ void describe_compressor(doc::TimedRun& run) {
   }
 }
 
-void append(compare::Column& to, const compare::Column& from) {
-  for (const double s : from) to.push_back(std::isnan(s) ? 0 : s);
-}
-
-void append(compare::Column& to, const compare::StepTable& table, doc::TaskKind kind) {
-  if (const auto column = table.kinds.find(kind); column != table.kinds.end())
-    append(to, column->second);
-}
-
-// Adds a round's steps to the entry. Rank 0 alone has the timeline of all ranks.
+// Adds a round's steps to the entry. Rank 0 alone has the timeline of all ranks. A strategy that
+// encodes nothing has no such steps.
 void add_round(Entry& entry, const Round& round) {
-  const compare::StepTable table = compare::tabulate(round.timeline, 0);
+  compare::StepTable table = compare::tabulate(round.timeline, 0);
   entry.run.round_step_s.push_back(median(table.step_s));
-  append(entry.columns.communication_s, table.communication_s);
-  append(entry.columns.exposed_s, table.exposed_s);
-  append(entry.columns.encode_s, table, doc::TaskKind::encode);
-  append(entry.columns.decode_s, table, doc::TaskKind::decode);
-  entry.columns.sent_bytes.push_back(round.sent_bytes);
+  const std::array columns = {table.kinds[doc::TaskKind::encode],
+                              table.kinds[doc::TaskKind::decode], table.communication_s,
+                              table.exposed_s, compare::Column{round.sent_bytes}};
+  for (std::size_t c = 0; c < columns.size(); ++c)
+    for (const double value : columns[c]) entry.columns[c].push_back(std::isnan(value) ? 0 : value);
 }
 
-// A strategy that encodes nothing has no such steps.
-double median_or_zero(const std::vector<double>& values) {
-  return values.empty() ? 0 : median(values);
-}
-
-// Medians over all steps of all rounds; the step's own time is by round.
-void finish(Entry& entry) {
-  entry.run.encode_s = median_or_zero(entry.columns.encode_s);
-  entry.run.communication_s = median_or_zero(entry.columns.communication_s);
-  entry.run.decode_s = median_or_zero(entry.columns.decode_s);
-  entry.run.exposed_s = median_or_zero(entry.columns.exposed_s);
-  entry.run.sent_bytes = median_or_zero(entry.columns.sent_bytes);
-}
-
-class Contest {
- public:
-  Contest(comm::Communicator& communicator, const ContestOptions& options,
-          std::int64_t gradient_bytes, const Prepare& prepare, const Progress& progress)
-      : communicator_(communicator),
-        options_(options),
-        gradient_bytes_(gradient_bytes),
-        prepare_(prepare),
-        progress_(progress) {}
-
+struct Contest {
   std::vector<doc::TimedRun> run() {
-    const doc::Strategy base = doc::parse_strategy(options_.exchange);
+    const doc::Strategy base = doc::parse_strategy(options.exchange);
     const std::string fp32 = tuned(base);
-    const std::string half = tuned(with_option(base, kWire, options_.wire));
+    const std::string half = tuned(with_option(base, kWire, options.wire));
     std::vector<Entry> all;
     add(all, fp32, doc::Role::fp32);
     add(all, half, doc::Role::sixteen_bit);
     add(all, fp32, doc::Role::repeat);
-    for (const std::string& candidate : options_.candidates)
+    for (const std::string& candidate : options.candidates)
       add(all, strategy_of(candidate, fp32), doc::Role::candidate);
-    take_turns(all, options_.rounds, "timing");
+    take_turns(all, options.rounds, "timing");
     return agreed(all);
   }
 
- private:
   // Prepares it at once, as trainings of all strategies stay in memory and take turns.
   void add(std::vector<Entry>& to, const std::string& strategy, doc::Role role) {
-    if (progress_) progress_("preparing " + strategy);
+    if (progress) progress("preparing " + strategy);
     Entry& entry = to.emplace_back();
     entry.run.strategy = strategy;
     entry.run.role = role;
     describe_compressor(entry.run);
-    entry.run_round = prepare_(strategy);
+    entry.run_round = prepare(strategy);
   }
 
   /// Runs the rounds. With four strategies the first round's order is 0, 1, 2, 3, the second
@@ -163,47 +119,49 @@ class Contest {
     for (int r = 0; r < rounds; ++r)
       for (std::size_t i = 0; i < all.size(); ++i) {
         Entry& entry = all[(i + to_index(r)) % all.size()];
-        if (progress_)
-          progress_(fmt::format("{}, round {} of {}: {}", what, r + 1, rounds, entry.run.strategy));
-        const Round round = entry.run_round(options_.steps);
-        if (communicator_.rank() == 0) add_round(entry, round);
+        if (progress)
+          progress(fmt::format("{}, round {} of {}: {}", what, r + 1, rounds, entry.run.strategy));
+        const Round round = entry.run_round(options.steps);
+        if (communicator.rank() == 0) add_round(entry, round);
       }
   }
 
   /// The base with its best bucket size. Rank 0 chooses and tells the others, since rounding must
   /// not make ranks run different strategies. Collective.
   std::string tuned(const doc::Strategy& base) {
-    const std::vector<std::string> texts = to_try(base, gradient_bytes_);
+    const std::vector<std::string> texts = to_try(base, gradient_bytes);
     if (texts.size() == 1) return texts.front();
     std::vector<Entry> all;
     for (const std::string& text : texts) add(all, text, doc::Role::fp32);
-    take_turns(all, options_.tuning_rounds, "bucket sizes");
+    take_turns(all, options.tuning_rounds, "bucket sizes");
     std::string best;
-    if (communicator_.rank() == 0) {
+    if (communicator.rank() == 0) {
       std::vector<doc::TimedRun> runs;
       for (const Entry& entry : all) runs.push_back(entry.run);
       best = texts[compare::fastest(runs)];
     }
-    return comm::broadcast_text(communicator_, best, "best bucket size");
+    return comm::broadcast_text(communicator, best, "best bucket size");
   }
 
   // Sends rank 0's results to all ranks, as a document. Collective.
   std::vector<doc::TimedRun> agreed(std::vector<Entry>& all) {
     doc::Evaluation evaluation{{doc::Setup{}}};
     for (Entry& entry : all) {
-      if (communicator_.rank() == 0) finish(entry);
+      if (communicator.rank() == 0)  // medians over all steps of all rounds
+        for (std::size_t c = 0; c < kMeasured.size(); ++c)
+          entry.run.*kMeasured[c] = entry.columns[c].empty() ? 0 : median(entry.columns[c]);
       evaluation.setups.front().timed.push_back(std::move(entry.run));
     }
     const std::string text =
-        comm::broadcast_text(communicator_, doc::to_json(evaluation), "timed runs");
+        comm::broadcast_text(communicator, doc::to_json(evaluation), "timed runs");
     return doc::evaluation_from_json(text, "rank 0's timed runs").setups.front().timed;
   }
 
-  comm::Communicator& communicator_;
-  const ContestOptions& options_;
-  std::int64_t gradient_bytes_;
-  const Prepare& prepare_;
-  const Progress& progress_;
+  comm::Communicator& communicator;
+  const ContestOptions& options;
+  std::int64_t gradient_bytes;
+  const Prepare& prepare;
+  const Progress& progress;
 };
 
 }  // namespace
@@ -211,7 +169,8 @@ class Contest {
 // A compressor alone comes after the tuned exchange: "fp16" is "ddp(bucket=25MiB)+fp16".
 std::string strategy_of(const std::string& candidate, const std::string& exchange) {
   doc::Strategy strategy = doc::parse_strategy(candidate);
-  if (is_extra(strategy.exchange.name)) {
+  const std::vector<std::string> extras = plan::extras().names();
+  if (std::ranges::find(extras, strategy.exchange.name) != extras.end()) {
     strategy.extras.insert(strategy.extras.begin(), strategy.exchange);
     strategy.exchange = doc::parse_strategy(exchange).exchange;
   }
@@ -234,7 +193,7 @@ void check(const ContestOptions& options) {
   std::vector<std::string> known;
   for (const std::string& candidate : options.candidates) {
     known.push_back(strategy_of(candidate, options.exchange));
-    if (std::count(known.begin(), known.end(), known.back()) > 1)
+    if (std::ranges::count(known, known.back()) > 1)
       throw UsageError(fmt::format("--compressors: {} is named twice; name it once", known.back()));
     if (known.back() == doc::to_text(base) ||
         known.back() == doc::to_text(with_option(base, kWire, options.wire)))
@@ -246,7 +205,7 @@ void check(const ContestOptions& options) {
 std::vector<doc::TimedRun> contest(comm::Communicator& communicator, const ContestOptions& options,
                                    std::int64_t gradient_bytes, const Prepare& prepare,
                                    const Progress& progress) {
-  return Contest(communicator, options, gradient_bytes, prepare, progress).run();
+  return Contest{communicator, options, gradient_bytes, prepare, progress}.run();
 }
 
 namespace {
@@ -316,17 +275,6 @@ doc::Evaluation opened(const std::filesystem::path& path, bool extend) {
   return held;
 }
 
-void require_new(const doc::Setup& setup, const doc::Evaluation& held,
-                 const std::filesystem::path& path) {
-  const std::string title = doc::title_of(setup);
-  if (std::any_of(held.setups.begin(), held.setups.end(),
-                  [&](const doc::Setup& s) { return doc::title_of(s) == title; }))
-    throw UsageError(
-        fmt::format("{}: expected a new setup, found {} in it; give this network another "
-                    "--label, or another file",
-                    path.string(), title));
-}
-
 }  // namespace
 
 doc::Evaluation run_setups(comm::Communicator& communicator, const std::filesystem::path& path,
@@ -336,7 +284,13 @@ doc::Evaluation run_setups(comm::Communicator& communicator, const std::filesyst
   comm::require_success(communicator, "results", [&] {
     if (!writes) return;
     all = opened(path, extend);
-    for (const NewSetup& one : setups) require_new(one.setup, all, path);
+    for (const NewSetup& one : setups)
+      for (const doc::Setup& held : all.setups)
+        if (const std::string title = doc::title_of(held); title == doc::title_of(one.setup))
+          throw UsageError(
+              fmt::format("{}: expected a new setup, found {} in it; give this network another "
+                          "--label, or another file",
+                          path.string(), title));
   });
   for (NewSetup& one : setups) {
     one.run(one.setup);

@@ -3,17 +3,11 @@
 // what was found.
 #include "linerate/verbs/option_checks.hpp"
 
-#include <fmt/format.h>
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <string_view>
-#include <utility>
 
-#include "linerate/core/error.hpp"
-#include "linerate/core/text.hpp"
 #include "linerate/trace/load.hpp"
 
 namespace linerate::verbs {
@@ -77,7 +71,7 @@ CLI::Validator count(std::int64_t least, std::int64_t most) {
 
 CLI::Validator one_of(const std::vector<std::string>& words) {
   return {[=](const std::string& text) -> std::string {
-            if (std::find(words.begin(), words.end(), text) != words.end()) return "";
+            if (std::ranges::find(words, text) != words.end()) return "";
             return fmt::format("expected {}, found {}{}", join(words, " or "), text,
                                suggestion(text, words));
           },
@@ -141,15 +135,6 @@ std::string command_line(const CLI::App& verb) {
 
 namespace {
 
-// From the program down to the verb, or its sub-verb, that was named: linerate, whatif, all-reduce.
-// CLI11 lists the sub-verbs that were given unless a filter asks for all.
-std::vector<const CLI::App*> named_verbs(const CLI::App& app) {
-  std::vector<const CLI::App*> verbs = {&app};
-  while (!verbs.back()->get_subcommands().empty())
-    verbs.push_back(verbs.back()->get_subcommands().front());
-  return verbs;
-}
-
 // "linerate whatif all-reduce", as one would type it.
 std::string full_name(const CLI::App& verb) {
   const CLI::App* parent = verb.get_parent();
@@ -163,26 +148,11 @@ std::vector<std::string> names_of_subverbs(const CLI::App& verb) {
   return names;
 }
 
-// A positional has a name for the help alone: nobody can mistype it.
-std::vector<std::string> names_of_options(const CLI::App& verb) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : verb.get_options())
-    if (!option->get_positional()) names.push_back(option->get_name());
-  return names;
-}
-
 // A single dash is a value: standard input by custom.
 bool looks_like_option(const std::string& word) { return word.size() > 1 && word.front() == '-'; }
 
 // It takes no value.
 bool is_flag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
-
-// What the words after `verb` may be. Only `whatif` has sub-verbs that may be left out.
-std::string expected_word(const CLI::App& verb, const std::vector<std::string>& subverbs) {
-  if (subverbs.empty()) return "no further word";
-  const std::string one_of = "one of " + join(subverbs, ", ");
-  return verb.get_require_subcommand_min() > 0 ? one_of : "an option, or " + one_of;
-}
 
 // What `verb` does not know; "--", before which options end, is nobody's.
 std::vector<std::string> unknown_to(const CLI::App& verb) {
@@ -195,11 +165,13 @@ std::vector<std::string> unknown_to(const CLI::App& verb) {
 // the name alone is compared.
 std::string unknown_option(const CLI::App& verb) {
   const std::vector<std::string> unknown = unknown_to(verb);
-  const auto at = std::find_if(unknown.begin(), unknown.end(), looks_like_option);
+  const auto at = std::ranges::find_if(unknown, looks_like_option);
   if (at == unknown.end()) return "";
   const std::string name = at->substr(0, at->find('='));
-  return fmt::format("expected one of its options, found {}{}", name,
-                     suggestion(name, names_of_options(verb)));
+  std::vector<std::string> names;  // a positional has one for the help alone: nobody can mistype it
+  for (const CLI::Option* option : verb.get_options())
+    if (!option->get_positional()) names.push_back(option->get_name());
+  return fmt::format("expected one of its options, found {}{}", name, suggestion(name, names));
 }
 
 // The same of a word that is no option. An unknown option's value would be one.
@@ -207,7 +179,12 @@ std::string unknown_word(const CLI::App& verb) {
   const std::vector<std::string> unknown = unknown_to(verb);
   if (unknown.empty()) return "";
   const std::vector<std::string> subverbs = names_of_subverbs(verb);
-  return fmt::format("expected {}, found \"{}\"{}", expected_word(verb, subverbs), unknown.front(),
+  const std::string one_of = "one of " + join(subverbs, ", ");
+  // Only `whatif` has sub-verbs that may be left out.
+  const std::string expected = subverbs.empty()                        ? "no further word"
+                               : verb.get_require_subcommand_min() > 0 ? one_of
+                                                                       : "an option, or " + one_of;
+  return fmt::format("expected {}, found \"{}\"{}", expected, unknown.front(),
                      suggestion(unknown.front(), subverbs));
 }
 
@@ -216,8 +193,6 @@ std::string how_to_give(const CLI::Option& option) {
   const std::string type = option.get_positional() ? "" : " " + option.get_type_name();
   return fmt::format("give {}{}: {}", option.get_name(), type, option.get_description());
 }
-
-bool is_extra(const CLI::ParseError& e) { return e.get_name() == "ExtrasError"; }
 
 // CLI11's errors hold no option, but their text names one; a flag without its dashes. The text is
 // cut at blanks and colons, and each word is tried as a name, as it is and with dashes.
@@ -240,13 +215,6 @@ std::string about_count(const CLI::Option& option) {
                      join(option.results(), "\", \""), how_to_give(option));
 }
 
-// CLI11 names types INT, UINT and FLOAT: whole numbers hold "INT".
-std::string about_type(const CLI::Option& option) {
-  const bool whole = option.get_type_name().find("INT") != std::string::npos;
-  return fmt::format("expected {}, found {}", whole ? "a whole number" : "a number",
-                     join(option.results(), ", "));
-}
-
 // About an option: what CLI11 refuses, with place, expected and found. Checks of linerate's own
 // (option_checks.hpp) say what they expect already; CLI11 puts the option's name before that, but
 // not for positionals.
@@ -257,7 +225,11 @@ std::string said_of(const CLI::App& verb, const CLI::Option& option, const CLI::
                        how_to_give(option));
   const std::string place = option.get_positional() ? name : option.get_name();
   if (e.get_name() == "ArgumentMismatch") return place + ": " + about_count(option);
-  if (e.get_name() == "ConversionError") return place + ": " + about_type(option);
+  if (e.get_name() == "ConversionError")  // CLI11 names types INT, UINT and FLOAT
+    return fmt::format(
+        "{}: expected {}, found {}", place,
+        option.get_type_name().find("INT") != std::string::npos ? "a whole number" : "a number",
+        join(option.results(), ", "));
   return option.get_positional() ? fmt::format("{}: {}", place, e.what()) : e.what();
 }
 
@@ -265,7 +237,11 @@ std::string said_of(const CLI::App& verb, const CLI::Option& option, const CLI::
 // option that CLI11 names, with its value. Then a word too many. What is left is a verb that was
 // not given. In this order the value of a mistyped option is never taken for a word too many.
 std::string usage_message(const CLI::App& app, const CLI::ParseError& e) {
-  const std::vector<const CLI::App*> verbs = named_verbs(app);
+  // From the program down to the verb, or its sub-verb, that was named: linerate, whatif,
+  // all-reduce. CLI11 lists the sub-verbs that were given unless a filter asks for all.
+  std::vector<const CLI::App*> verbs = {&app};
+  while (!verbs.back()->get_subcommands().empty())
+    verbs.push_back(verbs.back()->get_subcommands().front());
   const CLI::App& last = *verbs.back();
   const auto with_help = [](const CLI::App& verb, const std::string& said) {
     return fmt::format("{}\n{} --help says what it takes", said, full_name(verb));
@@ -274,7 +250,8 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& e) {
     for (const CLI::App* verb : verbs)
       if (const std::string said = unknown(*verb); !said.empty())
         return with_help(*verb, full_name(*verb) + ": " + said);
-    if (const CLI::Option* option = option_named_in(last, e.what()); option && !is_extra(e))
+    if (const CLI::Option* option = option_named_in(last, e.what());
+        option && e.get_name() != "ExtrasError")
       return with_help(last, said_of(last, *option, e));
   }
   return with_help(last, fmt::format("{}: expected one of {}, found nothing", full_name(last),
@@ -306,7 +283,7 @@ void require_values(CLI::App& app) {
 // "4" and "--size=1". What follows "--" is left as it is.
 std::vector<std::string> with_values_apart(const std::vector<std::string>& words) {
   std::vector<std::string> apart;
-  const auto options_end = std::find(words.begin(), words.end(), "--");
+  const auto options_end = std::ranges::find(words, "--");
   for (auto word = words.begin(); word != options_end; ++word) {
     const std::size_t equals = word->find('=');
     const bool split = word->starts_with("--") ? equals == word->size() - 1
@@ -323,7 +300,7 @@ std::vector<std::string> with_values_apart(const std::vector<std::string>& words
 void parse_words(CLI::App& app, const std::vector<std::string>& words) {
   require_values(app);
   std::vector<std::string> backwards = with_values_apart(words);  // as CLI11 takes a list
-  std::reverse(backwards.begin(), backwards.end());
+  std::ranges::reverse(backwards);
   try {
     app.parse(std::move(backwards));
   } catch (const CLI::ParseError& e) {

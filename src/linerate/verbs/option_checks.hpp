@@ -77,10 +77,11 @@ inline Duration parse_timeout(const std::string& text) {
 }
 
 /// A number of ranks that a Plan can have.
-inline int parse_ranks(const std::string& text) {
+template <int kLeast = 1>
+int parse_ranks(const std::string& text) {
   const std::int64_t ranks = parse_integer(text);
-  if (ranks < 1 || ranks > kMostRanks)
-    throw UsageError(fmt::format("expected 1 to {} ranks, found {}", kMostRanks, text));
+  if (ranks < kLeast || ranks > kMostRanks)
+    throw UsageError(fmt::format("expected {} to {} ranks, found {}", kLeast, kMostRanks, text));
   return static_cast<int>(ranks);
 }
 

@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -15,19 +14,8 @@
 #include "linerate/core/text.hpp"
 #include "linerate/cost/network_kinds.hpp"
 #include "linerate/doc/step_speed.hpp"
-#include "linerate/verbs/option_checks.hpp"
 
 namespace linerate::verbs {
-namespace {
-
-// Below 1 a payload would grow.
-double parse_ratio(const std::string& text) {
-  const double ratio = parse_number(text);
-  if (!(ratio >= 1)) throw UsageError(fmt::format("expected at least 1, found {}", text));
-  return ratio;
-}
-
-}  // namespace
 
 void add_question_options(CLI::App& verb, QuestionArgument& a) {
   add_workload_options(verb, a.workload);
@@ -68,13 +56,18 @@ whatif::Question question_of(const QuestionArgument& a) {
         "--cost-model: --preset agarwal2021 has a model of its own, a ring; leave one of them out");
   for (const std::string& text : a.strategies)
     for (doc::Strategy& s : doc::parse_strategies(text)) q.strategies.push_back(std::move(s));
-  q.ranks = parse_option_list("--ranks", a.ranks, parse_ranks);
+  q.ranks = parse_option_list("--ranks", a.ranks, parse_ranks<>);
   q.bandwidths = parse_option_list("--bandwidth", a.bandwidths, parse_bandwidth);
+  const auto parse_ratio = [](const std::string& text) {
+    const double ratio = parse_number(text);  // below 1 a payload would grow
+    if (!(ratio >= 1)) throw UsageError(fmt::format("expected at least 1, found {}", text));
+    return ratio;
+  };
   q.compression_ratios = parse_option_list("--compression-ratio", a.ratios, parse_ratio);
   if (!a.latency.empty()) q.latency = parse_option("--latency", a.latency, parse_time);
   if (a.all_reduce) q.all_reduce = *a.all_reduce;
   const auto& whose = doc::kCodecsOfNames;
-  if (const auto named = std::find(whose.begin(), whose.end(), a.codecs); named != whose.end())
+  if (const auto named = std::ranges::find(whose, a.codecs); named != whose.end())
     q.codecs = static_cast<doc::CodecsOf>(named - whose.begin());
   return q;
 }

@@ -49,20 +49,6 @@ void predict(const PricedPlan& priced, Rehearsed& r) {
     r.notes.push_back(std::move(note));
 }
 
-// Compares the two Timelines. Without a prediction the measured Timeline stands in, and the figures
-// that would come from it are dropped.
-void compare_both(Rehearsed& r) {
-  const doc::Timeline& predicted = r.predicted ? *r.predicted : r.measured;
-  compare::Comparison joined = compare::compare(predicted, r.measured, {.warm_up = 0});
-  r.step = std::move(joined.step);
-  r.exposed = std::move(joined.exposed);
-  if (r.predicted) return;
-  for (compare::ComparedRow* row : {&r.step, &r.exposed}) {
-    row->predicted_s.reset();
-    row->noise.reset();
-  }
-}
-
 }  // namespace
 
 // Rank 0's fit is sent to all, so that rounding cannot make plans differ.
@@ -103,7 +89,17 @@ Rehearsed rehearse(comm::Communicator& communicator, const PricedPlan& priced,
   if (communicator.rank() != 0) return r;
   r.notes = priced.notes;
   if (priced.model) predict(priced, r);
-  compare_both(r);
+  // Without a prediction the measured Timeline stands in, and the figures that would come from it
+  // are dropped.
+  const doc::Timeline& predicted = r.predicted ? *r.predicted : r.measured;
+  compare::Comparison joined = compare::compare(predicted, r.measured, {.warm_up = 0});
+  r.step = std::move(joined.step);
+  r.exposed = std::move(joined.exposed);
+  if (!r.predicted)
+    for (compare::ComparedRow* row : {&r.step, &r.exposed}) {
+      row->predicted_s.reset();
+      row->noise.reset();
+    }
   return r;
 }
 

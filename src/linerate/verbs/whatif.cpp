@@ -98,7 +98,7 @@ cost::CollectiveTimes whatif_collective(const CollectiveOptions& o, const Caller
   if (!o.latency.empty()) options.latency = parse_option("--latency", o.latency, parse_time);
   return cost::collective_times(*read_network(o.network, options.bandwidth.has_value(), caller),
                                 o.collective, parse_option_list("--size", o.sizes, parse_size),
-                                parse_option_list("--ranks", o.ranks, parse_ranks), options);
+                                parse_option_list("--ranks", o.ranks, parse_ranks<>), options);
 }
 
 // The options of a question, with the words of a single one: a Plan is of one combination.

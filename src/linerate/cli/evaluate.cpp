@@ -15,22 +15,17 @@
 namespace linerate::cli {
 namespace {
 
-// A model of the zoo needs a batch. Of a file the batch is its own.
-verbs::WorkloadArgument workload_of(const EvaluateArguments& a) {
+// What may be refused is read before the ranks come together.
+void evaluate_rehearsed(const EvaluateArguments& a) {
+  const verbs::ContestOptions contest = contest_of(a);
   verbs::WorkloadArgument w;
   w.source.reference = a.workload;
   w.source.input = a.input;
   w.step_time = a.step_time;
   w.scale = a.scale;
-  if (models::zoo_name(a.workload))
+  if (models::zoo_name(a.workload))  // it needs a batch; of a file the batch is its own
     w.source.batch = verbs::parse_option("--batch", a.batches, parse_integer);
-  return w;
-}
-
-// What may be refused is read before the ranks come together.
-void evaluate_rehearsed(const EvaluateArguments& a) {
-  const verbs::ContestOptions contest = contest_of(a);
-  const doc::Workload workload = verbs::read_workload(workload_of(a));
+  const doc::Workload workload = verbs::read_workload(w);
   const doc::Cluster cluster = doc::load_cluster(a.cluster);
   run_evaluation(a, [&](comm::Communicator& communicator, const doc::Setup& place,
                         const verbs::Progress& progress) {

@@ -11,33 +11,27 @@
 #include "linerate/explain/explanation.hpp"
 
 namespace linerate::cli {
-namespace {
-
-struct ExplainArguments {
-  verbs::ExplainOptions options;
-  bool json = false;
-};
-
-void run_explain(const ExplainArguments& a) {
-  keep_freed_memory();  // lists of events grow, and are freed, by the hundred thousand
-  ProgressLine progress;
-  const verbs::Explained explained = verbs::explain(a.options, progress.caller());
-  progress.clear();
-  const auto& [breakdown, verdict] = explained.explanation;
-  const std::string text =
-      a.json ? trace::explain_json(breakdown, verdict) : trace::explain_text(breakdown, verdict);
-  std::fwrite(text.data(), 1, text.size(), stdout);
-}
-
-}  // namespace
 
 void setup_explain(CLI::App& app) {
-  const auto a = std::make_shared<ExplainArguments>();
+  struct Arguments {
+    verbs::ExplainOptions options;
+    bool json = false;
+  };
+  const auto a = std::make_shared<Arguments>();
   CLI::App* verb =
       app.add_subcommand("explain", "Say where a step's time goes and what limits it.");
   verbs::add_options(*verb, a->options);
   verb->add_flag("--json", a->json, "Print JSON.");
-  verb->callback([a] { run_explain(*a); });
+  verb->callback([a] {
+    keep_freed_memory();  // lists of events grow, and are freed, by the hundred thousand
+    ProgressLine progress;
+    const verbs::Explained explained = verbs::explain(a->options, progress.caller());
+    progress.clear();
+    const auto& [breakdown, verdict] = explained.explanation;
+    const std::string text =
+        a->json ? trace::explain_json(breakdown, verdict) : trace::explain_text(breakdown, verdict);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  });
 }
 
 }  // namespace linerate::cli

@@ -18,28 +18,22 @@
 namespace linerate::cli {
 namespace {
 
-template <typename Maker>
-// The longest name, so that lines align.
-std::size_t width_of(const Registry<Maker>& registry) {
+/// With what `more` says of each below it, if that is anything. Names have the width of the
+/// longest.
+template <typename More, typename... Maker>
+void print_lines(More more, const Registry<Maker>&... registries) {
   std::size_t width = 0;
-  for (const auto& line : registry.lines()) width = std::max(width, line.name.size());
-  return width;
-}
-
-/// With what `more` says of each below it, if that is anything.
-template <typename Maker, typename More>
-void print_lines(const Registry<Maker>& registry, std::size_t width, More more) {
-  for (const auto& line : registry.lines()) {
+  for (const auto& names : {registries.names()...})
+    for (const std::string& name : names) width = std::max(width, name.size());
+  const auto print = [&](const auto& line) {
     fmt::print("{:<{}}  {} ({})\n", line.name, width, line.line, line.source);
     if (const std::string text = more(line); !text.empty())
       fmt::print("{:<{}}  {}\n", "", width, text);
-  }
+  };
+  (std::ranges::for_each(registries.lines(), print), ...);
 }
 
-template <typename Maker>
-void print_lines(const Registry<Maker>& registry) {
-  print_lines(registry, width_of(registry), [](const auto&) { return std::string(); });
-}
+constexpr auto kNothingMore = [](const auto&) { return std::string(); };
 
 // What a strategy asks for and what it does, under its line: "plans by cost; changes convergence;
 // simulate, rehearse".
@@ -54,10 +48,8 @@ std::string text_of(const plan::Traits& t) {
 
 // Exchanges and extras share a column, as "+" joins them.
 void list_strategies() {
-  const std::size_t width = std::max(width_of(plan::exchanges()), width_of(plan::extras()));
-  const auto more = [](const auto& line) { return text_of(line.make.traits); };
-  print_lines(plan::exchanges(), width, more);
-  print_lines(plan::extras(), width, more);
+  print_lines([](const auto& line) { return text_of(line.make.traits); }, plan::exchanges(),
+              plan::extras());
 }
 
 // How payloads of ranks become one result, and what happens to what is cut off.
@@ -68,9 +60,11 @@ std::string text_of(const compress::Compressor& c) {
 }
 
 void list_compressors() {
-  print_lines(compress::compressors(), width_of(compress::compressors()), [](const auto& line) {
-    return text_of(*compress::make_compressor({line.name, {}}));
-  });
+  print_lines(
+      [](const auto& line) {
+        return text_of(*compress::make_compressor({line.name, {}}));
+      },
+      compress::compressors());
 }
 
 // A spread of 1.5 is a factor either way: "x 1/1.5 .. 1.5".
@@ -133,11 +127,11 @@ void setup_list(CLI::App& app) {
   add("compressors", "Compressors: they may follow an exchange and '+'.", verbs::compressors_json,
       list_compressors);
   add("cost-models", "Prices of an all-reduce on a network that was not measured.",
-      verbs::cost_models_json, [] { print_lines(cost::all_reduce_forms()); });
+      verbs::cost_models_json, [] { print_lines(kNothingMore, cost::all_reduce_forms()); });
   add("networks", "Kinds of networks for --network, and what is known of each.",
       verbs::networks_json, list_networks);
   add("models", "Networks for --model and zoo:NAME.", verbs::models_json,
-      [] { print_lines(models::catalogue()); });
+      [] { print_lines(kNothingMore, models::catalogue()); });
 }
 
 }  // namespace linerate::cli

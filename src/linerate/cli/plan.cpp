@@ -14,45 +14,32 @@
 #include "linerate/verbs/option_checks.hpp"
 
 namespace linerate::cli {
-namespace {
-
-struct PlanArguments {
-  verbs::PlanOptions options;
-  std::string output;
-  bool json = false, dot = false;
-};
-
-// A Plan holds no times of collectives; the Cluster's price stands in the table.
-void print_text(const whatif::Planned& planned) {
-  fmt::print("{}", report::text_of(planned.plan, [&](const doc::Task& task) {
-               return whatif::seconds_of(planned, task);
-             }));
-}
-
-void run_plan(const PlanArguments& a) {
-  if (a.json && a.dot) throw UsageError("--json and --dot exclude each other; give one of them");
-  verbs::refuse_input_as_output("--output", a.output, a.options.question.inputs());
-  const whatif::Planned planned = verbs::plan(a.options);
-  if (!a.output.empty()) doc::save(planned.plan, a.output);
-  print_notes(planned.notes);
-  if (a.json)
-    fmt::print("{}", doc::to_json(planned.plan));
-  else if (a.dot)
-    fmt::print("{}", report::to_dot(planned.plan));
-  else
-    print_text(planned);
-}
-
-}  // namespace
 
 void setup_plan(CLI::App& app) {
-  const auto a = std::make_shared<PlanArguments>();
+  struct Arguments {
+    verbs::PlanOptions options;
+    std::string output;
+    bool json = false, dot = false;
+  };
+  const auto a = std::make_shared<Arguments>();
   CLI::App* verb = app.add_subcommand("plan", "Show the tasks of a step: the Plan of a strategy.");
   verbs::add_options(*verb, a->options);
   verb->add_option("-o,--output", a->output, "Save the Plan.");
   verb->add_flag("--json", a->json, "Print the Plan as JSON.");
   verb->add_flag("--dot", a->dot, "Print the Plan as a graph for GraphViz: ... --dot | dot -Tsvg.");
-  verb->callback([a] { run_plan(*a); });
+  verb->callback([a] {
+    if (a->json && a->dot)
+      throw UsageError("--json and --dot exclude each other; give one of them");
+    verbs::refuse_input_as_output("--output", a->output, a->options.question.inputs());
+    const whatif::Planned planned = verbs::plan(a->options);
+    if (!a->output.empty()) doc::save(planned.plan, a->output);
+    print_notes(planned.notes);
+    // A Plan holds no times of collectives; the Cluster's price stands in the table.
+    const auto price = [&](const doc::Task& task) { return whatif::seconds_of(planned, task); };
+    fmt::print("{}", a->json  ? doc::to_json(planned.plan)
+                     : a->dot ? report::to_dot(planned.plan)
+                              : report::text_of(planned.plan, price));
+  });
 }
 
 }  // namespace linerate::cli

@@ -100,14 +100,6 @@ verbs::Rehearsed rehearse_one(comm::Communicator& communicator, const RehearseOp
   return verbs::rehearse(communicator, priced, options);
 }
 
-/// Each note once, however many strategies have it. They say which prices were extrapolated.
-void warn_of_extrapolation(const std::vector<verbs::Rehearsed>& all) {
-  std::set<std::string> said;
-  for (const verbs::Rehearsed& r : all)
-    for (const std::string& note : r.notes)
-      if (said.insert(note).second) print_notes({note});
-}
-
 // The error is that of the prediction against the rehearsal. What a rehearsal cannot show, the
 // contention of real computation, is said in the last line.
 void print_table(const std::vector<verbs::Rehearsed>& all, const RehearseOptions& o) {
@@ -180,7 +172,10 @@ void run_rehearse(const RehearseOptions& o) {
           *communicator, o, verbs::plan_strategy(*communicator, workload, *cluster, strategy)));
   }
   if (communicator->rank() != 0) return;
-  warn_of_extrapolation(all);
+  std::set<std::string> said;  // each note once, however many strategies have it
+  for (const verbs::Rehearsed& r : all)
+    for (const std::string& note : r.notes)
+      if (said.insert(note).second) print_notes({note});
   if (!o.output.empty()) doc::save(all.front().measured, o.output);
   if (!o.predicted.empty()) doc::save(*all.front().predicted, o.predicted);
   o.json ? print_json(all) : print_table(all, o);

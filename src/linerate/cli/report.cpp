@@ -10,28 +10,23 @@
 #include "linerate/version.hpp"
 
 namespace linerate::cli {
-namespace {
-
-struct ReportArguments {
-  verbs::ReportOptions options;
-  std::string output;
-};
-
-void run_report(const ReportArguments& a, const std::string& command) {
-  verbs::refuse_input_as_output("--output", a.output, a.options.files);
-  report::save_page(verbs::report(a.options), command, std::string(kVersion), a.output);
-}
-
-}  // namespace
 
 void setup_report(CLI::App& app) {
-  const auto a = std::make_shared<ReportArguments>();
+  struct Arguments {
+    verbs::ReportOptions options;
+    std::string output;
+  };
+  const auto a = std::make_shared<Arguments>();
   CLI::App* verb = app.add_subcommand(
       "report",
       "Write one HTML page with charts from Timelines, predictions, advice and evaluations.");
   verbs::add_options(*verb, a->options);
   verb->add_option("-o,--output", a->output, "File to write the page to.")->required();
-  verb->callback([a, verb] { run_report(*a, verbs::command_line(*verb)); });
+  verb->callback([a, verb] {
+    verbs::refuse_input_as_output("--output", a->output, a->options.files);
+    report::save_page(verbs::report(a->options), verbs::command_line(*verb), std::string(kVersion),
+                      a->output);
+  });
 }
 
 }  // namespace linerate::cli

@@ -8,13 +8,11 @@
 #include <CLI/CLI.hpp>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
 #include <new>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -24,7 +22,6 @@
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
-#include "linerate/verbs/option_checks.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -33,12 +30,11 @@ namespace {
 /// 0 fails alike, and its exit makes the launcher end this rank. Only if that does not happen does
 /// this rank report. An example: a file that is missing on one machine alone. Rank 3 reads it
 /// there, waits its two seconds, and says "rank 3: ...".
-void wait_for_the_launcher() { std::this_thread::sleep_for(std::chrono::seconds(2)); }
-
-// An error that names its rank already is not prefixed again.
+///
+/// An error that names its rank already is not prefixed again.
 void say(std::string message) {
   const int rank = comm::launcher_rank().value_or(0);
-  if (rank > 0 && !comm::mpi_in_use()) wait_for_the_launcher();
+  if (rank > 0 && !comm::mpi_in_use()) std::this_thread::sleep_for(std::chrono::seconds(2));
   const std::string prefix = fmt::format("rank {}: ", rank);
   if (rank > 0 && !message.starts_with(prefix)) message = prefix + message;
   fmt::print(stderr, "error: {}\n", message);
@@ -70,12 +66,6 @@ int succeed() {
   return fail(InputError(no_room(errno)));
 }
 
-/// --help and --version. Once, not per rank.
-int answer(const CLI::App& app, const CLI::Success& question) {
-  if (comm::launcher_rank().value_or(0) == 0) app.exit(question);
-  return succeed();
-}
-
 }  // namespace
 
 // Order matters: CLI::Success is not an error, and linerate's own errors have codes of their own.
@@ -85,7 +75,8 @@ int run_program(CLI::App& app, int argc, char** argv) {
     verbs::parse_words(app, {argv + 1, argv + argc});
     return succeed();
   } catch (const CLI::Success& question) {
-    return answer(app, question);
+    if (comm::launcher_rank().value_or(0) == 0) app.exit(question);  // once, not per rank
+    return succeed();
   } catch (const Error& e) {
     return fail(e);
   } catch (const std::system_error& e) {  // fmt prints

@@ -76,11 +76,6 @@ void catch_ending_signals() {
   }
 }
 
-// A run that leaves nothing ends at once: asking would delay what was wanted.
-bool keeps_something(const zoo::TrainOptions& o) {
-  return !o.record.empty() || !o.losses.empty() || !o.checkpoint.empty();
-}
-
 // Times that were not measured are null, not 0.
 doc::Json json_of(const zoo::TrainReport& r, const Options& o,
                   const comm::Communicator& communicator) {
@@ -176,7 +171,8 @@ void run_rank(const Options& o, comm::Communicator& communicator) {
   observer.on_note = [&o](const std::string& text) {
     if (!o.json) fmt::print("{}\n", text);
   };
-  if (keeps_something(o.train)) {
+  // A run that leaves nothing ends at once: asking would delay what was wanted.
+  if (!o.train.record.empty() || !o.train.losses.empty() || !o.train.checkpoint.empty()) {
     catch_ending_signals();
     observer.asks_to_end = [] { return static_cast<int>(g_asked_by); };
   }

@@ -10,17 +10,11 @@ class App;
 
 namespace linerate::cli {
 
-#define LINERATE_TORCH_VERBS(VERB) \
-  VERB(calibrate)                  \
-  VERB(train)                      \
-  VERB(evaluate)
+void setup_torch_calibrate(CLI::App& app);
+void setup_torch_train(CLI::App& app);
+void setup_torch_evaluate(CLI::App& app);
 
-#define LINERATE_DECLARE_SETUP(name) void setup_torch_##name(CLI::App&);
-LINERATE_TORCH_VERBS(LINERATE_DECLARE_SETUP)
-#undef LINERATE_DECLARE_SETUP
-
-#define LINERATE_SETUP(name) setup_torch_##name,
-inline constexpr std::array kTorchSetups = {LINERATE_TORCH_VERBS(LINERATE_SETUP)};
-#undef LINERATE_SETUP
+inline constexpr std::array kTorchSetups = {setup_torch_calibrate, setup_torch_train,
+                                            setup_torch_evaluate};
 
 }  // namespace linerate::cli

@@ -24,22 +24,6 @@ struct WhatifArguments {
   bool csv = false, json = false, plot = false;
 };
 
-// Plan and Timeline are of one combination; with more the library refuses.
-void save_documents(const WhatifArguments& a, const verbs::Asked& asked) {
-  if (a.timeline.empty() && a.plan.empty()) return;
-  const whatif::Planned planned = whatif::plan_one(*asked.workload, *asked.cluster, asked.question);
-  if (!a.plan.empty()) doc::save(planned.plan, a.plan);
-  if (!a.timeline.empty()) doc::save(whatif::timeline_of(planned, *asked.workload), a.timeline);
-}
-
-// The foot of the page names the files that were read.
-void save_page(const WhatifArguments& a, const verbs::Asked& asked, const std::string& command) {
-  report::Inputs inputs = verbs::page_of(asked);
-  for (const std::string& file : a.options.question.inputs())
-    if (!file.empty()) inputs.files.push_back(file);
-  report::save_page(inputs, command, std::string(kVersion), a.html);
-}
-
 // POSIX: the first of these that is set and not empty decides. It says whether the terminal shows
 // braille.
 std::string locale_name() {
@@ -58,8 +42,18 @@ void run_whatif(const WhatifArguments& a, const std::string& command) {
   verbs::refuse_input_as_output("--plan", a.plan, inputs);
   const verbs::Asked asked = verbs::whatif(a.options);
   const doc::Predictions& answer = asked.answer;
-  save_documents(a, asked);
-  if (!a.html.empty()) save_page(a, asked, command);
+  if (!a.timeline.empty() || !a.plan.empty()) {  // of one combination; the library refuses more
+    const whatif::Planned planned =
+        whatif::plan_one(*asked.workload, *asked.cluster, asked.question);
+    if (!a.plan.empty()) doc::save(planned.plan, a.plan);
+    if (!a.timeline.empty()) doc::save(whatif::timeline_of(planned, *asked.workload), a.timeline);
+  }
+  if (!a.html.empty()) {
+    report::Inputs page = verbs::page_of(asked);
+    for (const std::string& file : inputs)  // its foot names the files that were read
+      if (!file.empty()) page.files.push_back(file);
+    report::save_page(page, command, std::string(kVersion), a.html);
+  }
   fmt::print("{}", a.json  ? doc::to_json(answer)
                    : a.csv ? report::to_csv(answer)
                            : report::to_text(answer));

@@ -12,32 +12,14 @@
 #include "linerate/verbs/verbs.hpp"
 
 namespace linerate::cli {
-namespace {
-
-struct WhatifCollectiveArguments {
-  verbs::CollectiveOptions options;
-  bool json = false;
-};
-
-void run_whatif_collective(const WhatifCollectiveArguments& a) {
-  const cost::CollectiveTimes times = verbs::whatif_collective(a.options);
-  fmt::print("{}", a.json ? report::to_json(times) : report::to_text(times));
-}
-
-// `whatif --ranks 4 all-reduce`: the option would belong to the other question and be lost. The
-// message shows the line as it should be.
-void refuse_options_before(const CLI::App& verb, const CLI::App& whatif) {
-  for (const CLI::Option* option : whatif.get_options())
-    if (option->count() > 0)
-      throw UsageError(fmt::format("{0}: options go after {1}; write linerate whatif {1} {0} ...",
-                                   option->get_name(), verb.get_name()));
-}
-
-}  // namespace
 
 void setup_whatif_collectives(CLI::App& whatif) {
+  struct Arguments {
+    verbs::CollectiveOptions options;
+    bool json = false;
+  };
   for (const std::string_view name : kCollectiveNames) {
-    const auto a = std::make_shared<WhatifCollectiveArguments>();
+    const auto a = std::make_shared<Arguments>();
     a->options.collective = parse_collective(name);
     CLI::App* verb = whatif.add_subcommand(std::string(name), fmt::format("Time of one {}.", name));
     // Every spelling of core/dtype.hpp: all_reduce, AllReduce, allreduce.
@@ -48,8 +30,15 @@ void setup_whatif_collectives(CLI::App& whatif) {
     verbs::add_options(*verb, a->options);
     verb->add_flag("--json", a->json, "Print the predictions as JSON.");
     verb->callback([a, verb, &whatif] {
-      refuse_options_before(*verb, whatif);
-      run_whatif_collective(*a);
+      // `whatif --ranks 4 all-reduce`: the option would belong to the other question and be lost.
+      // The message shows the line as it should be.
+      for (const CLI::Option* option : whatif.get_options())
+        if (option->count() > 0)
+          throw UsageError(
+              fmt::format("{0}: options go after {1}; write linerate whatif {1} {0} ...",
+                          option->get_name(), verb->get_name()));
+      const cost::CollectiveTimes times = verbs::whatif_collective(a->options);
+      fmt::print("{}", a->json ? report::to_json(times) : report::to_text(times));
     });
   }
 }

@@ -30,12 +30,6 @@ DocumentClass<Document> bind_document(nb::module_& module, const char* name,
   return bound;
 }
 
-std::string page_of(const doc::Timeline& timeline) {
-  report::Inputs inputs;
-  inputs.timelines.push_back({timeline.source, timeline.strategy, timeline});
-  return html_of(inputs);
-}
-
 }  // namespace
 
 // Words are Python's: a note that names an option says its keyword.
@@ -57,7 +51,12 @@ void bind_documents(nb::module_& module) {
   bind_document<doc::Plan>(module, "Plan", doc::load_plan, doc::plan_from_json)
       .gives("to_dot", [](const doc::Plan& plan) { return report::to_dot(plan); });
   bind_document<doc::Timeline>(module, "Timeline", doc::load_timeline, doc::timeline_from_json)
-      .gives("to_html", page_of)
+      .gives("to_html",
+             [](const doc::Timeline& timeline) {
+               report::Inputs inputs;
+               inputs.timelines.push_back({timeline.source, timeline.strategy, timeline});
+               return html_of(inputs);
+             })
       .answers<std::string>("save_perfetto", "path",
                             [](const doc::Timeline& timeline, const std::string& path) {
                               trace::save_perfetto(timeline, path);
@@ -80,42 +79,37 @@ struct OptionLine {
 };
 
 // The options of a parser in their order, without --help.
-std::vector<OptionLine> lines_of(const CLI::App& verb) {
+template <typename Options>
+std::vector<OptionLine> lines_for(const Words& names, Options options = {}) {
+  const VerbParser parser(names, options);
   std::vector<OptionLine> lines;
-  for (const CLI::Option* option : verb.get_options()) {
-    if (option == verb.get_help_ptr()) continue;
-    OptionLine line;
-    line.positional = option->get_positional();
-    line.name = line.positional ? option->get_name(true) : option->get_lnames().front();
-    line.type = option->get_type_size() == 0 ? "" : option->get_type_name();
-    line.says = option->get_description();
-    line.repeated = option->get_items_expected_max() > 1;
-    line.required = option->get_required();
-    lines.push_back(std::move(line));
+  for (const CLI::Option* option : parser.verb().get_options()) {
+    if (option == parser.verb().get_help_ptr()) continue;
+    const bool positional = option->get_positional();
+    lines.push_back({.name = positional ? option->get_name(true) : option->get_lnames().front(),
+                     .type = option->get_type_size() == 0 ? "" : option->get_type_name(),
+                     .says = option->get_description(),
+                     .positional = positional,
+                     .repeated = option->get_items_expected_max() > 1,
+                     .required = option->get_required()});
   }
   return lines;
 }
 
-template <typename Options>
-std::vector<OptionLine> lines_for(const std::string& name) {
-  Options options;
-  return lines_of(VerbParser({name}, options).verb());
-}
-
 // A name that is no verb is that of a collective: whatif has a sub-verb for each.
 std::vector<OptionLine> options_of(const std::string& verb) {
-  if (verb == "advise") return lines_for<verbs::AdviseOptions>(verb);
-  if (verb == "calibrate") return lines_for<verbs::CalibrateOptions>(verb);
-  if (verb == "compare") return lines_for<verbs::CompareOptions>(verb);
-  if (verb == "explain") return lines_for<verbs::ExplainOptions>(verb);
-  if (verb == "export") return lines_for<verbs::ExportOptions>(verb);
-  if (verb == "import") return lines_for<verbs::ImportOptions>(verb);
-  if (verb == "plan") return lines_for<verbs::PlanOptions>(verb);
-  if (verb == "report") return lines_for<verbs::ReportOptions>(verb);
-  if (verb == "whatif") return lines_for<verbs::WhatifOptions>(verb);
+  if (verb == "advise") return lines_for<verbs::AdviseOptions>({verb});
+  if (verb == "calibrate") return lines_for<verbs::CalibrateOptions>({verb});
+  if (verb == "compare") return lines_for<verbs::CompareOptions>({verb});
+  if (verb == "explain") return lines_for<verbs::ExplainOptions>({verb});
+  if (verb == "export") return lines_for<verbs::ExportOptions>({verb});
+  if (verb == "import") return lines_for<verbs::ImportOptions>({verb});
+  if (verb == "plan") return lines_for<verbs::PlanOptions>({verb});
+  if (verb == "report") return lines_for<verbs::ReportOptions>({verb});
+  if (verb == "whatif") return lines_for<verbs::WhatifOptions>({verb});
   verbs::CollectiveOptions options;
   options.collective = parse_collective(verb);
-  return lines_of(VerbParser({"whatif", verb}, options).verb());
+  return lines_for({"whatif", verb}, options);
 }
 
 }  // namespace

@@ -109,12 +109,6 @@ struct Talk {
   std::string latest;  // line of progress; empty: told already
   std::exception_ptr thrown;
 
-  void finish(std::exception_ptr what) {
-    const std::lock_guard lock(mutex);
-    done = true;
-    thrown = std::move(what);
-    changed.notify_one();
-  }
   /// Waits up to kLook for the end. Returns whether the work is over. `line` gets the latest
   /// progress, empty if there is nothing new.
   bool wait(std::string& line) {
@@ -124,13 +118,6 @@ struct Talk {
     return done;
   }
 };
-
-/// Looks for signals and hands out progress. Call it with the GIL. Throws nb::python_error for what
-/// a signal handler or `progress` raised.
-void look(const std::string& line, nb::handle progress) {
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
-  if (!line.empty() && !progress.is_none()) progress(line);
-}
 
 /// Waits until the work is over. Returns the exception of Python that stopped it, or null. After
 /// such an exception it still waits, as the work uses this frame's variables.
@@ -144,8 +131,9 @@ std::exception_ptr watch(Talk& talk, std::stop_source& stop, nb::handle progress
       done = talk.wait(line);
     }
     if (raised) continue;
-    try {
-      look(line, progress);
+    try {  // looks for signals and hands out progress, with the GIL
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      if (!line.empty() && !progress.is_none()) progress(line);
     } catch (...) {
       raised = std::current_exception();
       stop.request_stop();
@@ -173,11 +161,13 @@ void run_interruptible(const std::function<void(const verbs::Caller&)>& work,
     } catch (...) {
       thrown = std::current_exception();
     }
-    talk.finish(std::move(thrown));
+    const std::lock_guard lock(talk.mutex);
+    talk.done = true;
+    talk.thrown = std::move(thrown);
+    talk.changed.notify_one();
   });
-  std::exception_ptr raised;
+  const std::exception_ptr raised = watch(talk, stop, progress);
   {
-    raised = watch(talk, stop, progress);
     const nb::gil_scoped_release released;
     worker.join();
   }

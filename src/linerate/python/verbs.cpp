@@ -66,13 +66,14 @@ auto run(Options options, Words verb, Words words, const NamedDocuments& held, n
                                documents_of(held), progress);
 }
 
-/// module.NAME(words, documents, progress).
+/// module.NAME(words, documents, progress); of the verb of the same name, if no other is given.
 template <typename Options, typename Call>
-void bind_verb(nb::module_& module, const char* name, Call call) {
+void bind_verb(nb::module_& module, const char* name, Call call, const char* verb = nullptr) {
   module.def(
       name,
-      [name, call](Words words, const NamedDocuments& documents, nb::handle progress) {
-        return run(Options(), {name}, std::move(words), documents, progress, call);
+      [verb = verb ? verb : name, call](Words words, const NamedDocuments& documents,
+                                        nb::handle progress) {
+        return run(Options(), {verb}, std::move(words), documents, progress, call);
       },
       nb::arg("words"), nb::arg("documents"), nb::arg("progress").none());
 }
@@ -103,19 +104,15 @@ void bind_explain(nb::module_& module) {
 
 void bind_import(nb::module_& module) {
   using Either = std::variant<Held<doc::Workload>, Held<doc::Timeline>>;
-  module.def(
-      "import_files",
-      [](Words words, const NamedDocuments& documents, nb::handle progress) {
-        return run(verbs::ImportOptions(), {"import"}, std::move(words), documents, progress,
-                   [](const verbs::ImportOptions& options, const verbs::Caller&) {
-                     trace::Imported imported = verbs::import_files(options);
-                     Either document = imported.timeline
-                                           ? Either(hold(std::move(*imported.timeline)))
-                                           : Either(hold(std::move(*imported.workload)));
-                     return std::pair(std::move(document), std::move(imported.notes));
-                   });
+  bind_verb<verbs::ImportOptions>(
+      module, "import_files",
+      [](const auto& options, const auto&) {
+        trace::Imported imported = verbs::import_files(options);
+        Either document = imported.timeline ? Either(hold(std::move(*imported.timeline)))
+                                            : Either(hold(std::move(*imported.workload)));
+        return std::pair(std::move(document), std::move(imported.notes));
       },
-      nb::arg("words"), nb::arg("documents"), nb::arg("progress").none());
+      "import");
 }
 
 // Without probes of LibTorch: those need its own program.
@@ -185,9 +182,7 @@ void bind_whatif(nb::module_& module) {
       "whatif",
       [](const Words& words, const NamedDocuments& documents, nb::handle progress) {
         return hold(Answered{words, run(verbs::WhatifOptions(), {"whatif"}, words, documents,
-                                        progress, [](const auto& options, const auto& caller) {
-                                          return verbs::whatif(options, caller);
-                                        })});
+                                        progress, verbs::whatif)});
       },
       nb::arg("words"), nb::arg("documents"), nb::arg("progress").none());
 

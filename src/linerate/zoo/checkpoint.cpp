@@ -17,7 +17,6 @@
 
 #include "linerate/comm/fingerprint.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/file.hpp"
 #include "linerate/core/random.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
@@ -76,13 +75,6 @@ std::filesystem::path checkpoint_file(const std::filesystem::path& folder) {
 
 namespace {
 
-// "process 4711 on host node3", for the message to another run.
-std::string this_process() {
-  std::array<char, HOST_NAME_MAX + 1> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return "process " + std::to_string(::getpid()) + " on host " + host.data();
-}
-
 /// "mlp at step 40", or why that is unknown.
 std::string what_is_in(const std::filesystem::path& file) {
   try {
@@ -99,14 +91,11 @@ std::string what_is_in(const std::filesystem::path& file) {
 }  // namespace
 
 // Made and tried at once: a run must not find after an hour that it cannot write here.
-CheckpointFolder::CheckpointFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
-  make_and_try_folder(folder_);
-  lock();
-}
-
+//
 // The lock is the kernel's (flock), so it ends with the process, however that ends. The file's
 // content only tells people who holds it. Some file systems have no locks; then a warning is all.
-void CheckpointFolder::lock() {
+CheckpointFolder::CheckpointFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
+  make_and_try_folder(folder_);
   const std::filesystem::path path = folder_ / "lock";
   Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file.open())
@@ -117,11 +106,13 @@ void CheckpointFolder::lock() {
                        "another run keeps its checkpoints here (" +
                            std::string(trim(read_file(path))) +
                            "); wait until it has ended, or give another --checkpoint folder");
-    return log::warning(folder_.string() + ": its file system knows no locks (" +
-                        std::strerror(errno) +
-                        "); make sure that no other run keeps its checkpoints here");
+    log::warning(folder_.string() + ": its file system knows no locks (" + std::strerror(errno) +
+                 "); make sure that no other run keeps its checkpoints here");
+    return;
   }
-  const std::string owner = this_process() + "\n";
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  const std::string owner = fmt::format("process {} on host {}\n", ::getpid(), host.data());
   if (::ftruncate(file.get(), 0) != 0 ||
       ::write(file.get(), owner.data(), owner.size()) != static_cast<ssize_t>(owner.size()))
     throw InputError(path.string(), "cannot write: " + std::string(std::strerror(errno)));

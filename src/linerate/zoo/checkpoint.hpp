@@ -53,8 +53,6 @@ class CheckpointFolder {
   void write(const Checkpoint& checkpoint);
 
  private:
-  void lock();
-
   const std::filesystem::path folder_;
   Descriptor lock_;
 };

@@ -2,14 +2,12 @@
 // and images that are smaller than the network's input get a rim of zeros.
 #include "linerate/zoo/dataset.hpp"
 
-#include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -119,21 +117,16 @@ Batcher::Batcher(const Samples& samples, const DataSet& set) : samples_(samples)
 Batch Batcher::gather(std::span<const std::int64_t> indices, const Flip& flip) const {
   Batch batch;
   batch.size = static_cast<std::int64_t>(indices.size());
-  const std::int64_t width = samples_.label_width;
-  batch.target =
-      width == 1 ? at::empty({batch.size}, at::kLong) : at::empty({batch.size, width}, at::kLong);
-  auto* target = batch.target.mutable_data_ptr<std::int64_t>();
-  for (const std::int64_t i : indices)
-    target = std::copy_n(samples_.labels.begin() + i * width, width, target);
-  if (samples_.tokens.empty()) {
-    batch.input = images(indices, flip);
-    return batch;
-  }
-  const std::int64_t length = samples_.shape[0];
-  batch.input = at::empty({batch.size, length}, at::kLong);
-  auto* token = batch.input.mutable_data_ptr<std::int64_t>();
-  for (const std::int64_t i : indices)
-    token = std::copy_n(samples_.tokens.begin() + i * length, length, token);
+  const auto rows = [&](const std::vector<std::int64_t>& values, std::int64_t width) {
+    const at::Tensor chosen = at::empty({batch.size, width}, at::kLong);
+    auto* to = chosen.mutable_data_ptr<std::int64_t>();
+    for (const std::int64_t i : indices) to = std::copy_n(values.begin() + i * width, width, to);
+    return chosen;
+  };
+  batch.target = rows(samples_.labels, samples_.label_width);
+  if (samples_.label_width == 1) batch.target = batch.target.view({batch.size});
+  batch.input =
+      samples_.tokens.empty() ? images(indices, flip) : rows(samples_.tokens, samples_.shape[0]);
   return batch;
 }
 
@@ -184,7 +177,14 @@ class GzReader {
 
   void read(void* into, unsigned bytes, const char* what) {
     const int got = std::max(0, gzread(file_, into, bytes));
-    if (static_cast<unsigned>(got) < bytes) fail(what, bytes, to_index(got));
+    if (static_cast<unsigned>(got) < bytes) {
+      int code = 0;
+      const char* text = gzerror(file_, &code);
+      if (code != Z_OK && code != Z_BUF_ERROR)
+        wrong(std::string("cannot unpack: ") + text + "; the file is damaged, fetch it again");
+      wrong("the file ends in its " + std::string(what) + ": expected " + std::to_string(bytes) +
+            " bytes, found " + std::to_string(got) + "; it is cut off, fetch it again");
+    }
     position_ += bytes;
   }
   std::uint32_t big_endian(const char* what) {
@@ -202,30 +202,17 @@ class GzReader {
   }
 
  private:
-  [[noreturn]] void fail(const char* what, std::size_t wanted, std::size_t got) {
-    int code = 0;
-    const char* text = gzerror(file_, &code);
-    if (code != Z_OK && code != Z_BUF_ERROR)
-      wrong(std::string("cannot unpack: ") + text + "; the file is damaged, fetch it again");
-    wrong("the file ends in its " + std::string(what) + ": expected " + std::to_string(wanted) +
-          " bytes, found " + std::to_string(got) + "; it is cut off, fetch it again");
-  }
-
   std::filesystem::path path_;
   gzFile file_;
   std::size_t position_ = 0;
 };
 
-// The file as it is named, or packed next to that name, as it is downloaded.
-std::filesystem::path existing(const std::filesystem::path& path) {
-  const std::filesystem::path packed = path.string() + ".gz";
-  return !std::filesystem::exists(path) && std::filesystem::exists(packed) ? packed : path;
-}
-
 }  // namespace
 
 IdxArray read_idx(const std::filesystem::path& path) {
-  GzReader in(existing(path));
+  // The file as it is named, or packed next to that name, as it is downloaded.
+  const std::filesystem::path packed = path.string() + ".gz";
+  GzReader in(!std::filesystem::exists(path) && std::filesystem::exists(packed) ? packed : path);
   const std::uint32_t magic = in.big_endian("magic number");
   const std::uint32_t dimensions = magic & 0xff;
   if (magic >> 8 != 8 || dimensions < 1 || dimensions > 4)

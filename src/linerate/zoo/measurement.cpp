@@ -20,18 +20,12 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/core/intervals.hpp"
 #include "linerate/core/statistics.hpp"
-#include "linerate/models/description.hpp"
 
 namespace linerate::zoo {
 namespace {
 
 using torch_adapter::LayerSpan;
-
-double seconds(std::int64_t from_ns, std::int64_t to_ns) {
-  return static_cast<double>(to_ns - from_ns) * 1e-9;
-}
 
 std::vector<double> values_of(const std::vector<const double*>& rows, std::size_t column) {
   std::vector<double> values;
@@ -43,30 +37,17 @@ double median_of(const std::vector<const double*>& rows, std::size_t column) {
   return median(values_of(rows, column));
 }
 
-/// The median, and the interval that holds nine of ten steps. Another run's step is as uncertain as
-/// a step of this run, because machines that others use drift for longer than a run lasts.
-doc::Bounded typical_of(const std::vector<double>& steps) {
-  return {median(steps), quantile(steps, 0.05), quantile(steps, 0.95)};
-}
-
 /// Columns of a row: the parts of a step, then one a gradient, then two a layer.
 enum Column : std::size_t { kStep, kForward, kBackward, kUpdate, kGradients };
 
 /// The time in which layers computed. Stretches in which an operator waited for its weight, or a
 /// hook computed a factor, are cut out. An example: a layer from 10 to 20 ms waited from 12 to 15
 /// ms. It becomes two spans, 10 to 12 and 15 to 20 ms.
-template <typename Stretch>
-std::vector<LayerSpan> without(const std::vector<LayerSpan>& spans,
-                               const std::vector<Stretch>& others) {
+std::vector<LayerSpan> without(const std::vector<LayerSpan>& spans, const SpanSet& others) {
   std::vector<LayerSpan> left;
-  for (LayerSpan span : spans) {
-    for (const Stretch& h : others) {  // in order of time
-      if (h.end_ns <= span.start_ns || h.start_ns >= span.end_ns) continue;
-      if (h.start_ns > span.start_ns) left.push_back({span.layer, span.start_ns, h.start_ns});
-      span.start_ns = std::min(h.end_ns, span.end_ns);
-    }
-    if (span.start_ns < span.end_ns) left.push_back(span);
-  }
+  for (const LayerSpan& span : spans)
+    for (const Span& one : difference_of({{span.start_ns, span.end_ns}}, others))
+      left.push_back({span.layer, one.start_ns, one.end_ns});
   return left;
 }
 
@@ -76,7 +57,8 @@ void time_factors(const doc::Timeline& timeline, doc::Workload& workload) {
   std::map<std::string, std::map<std::pair<int, int>, double>> uses;  // by name; step and rank
   for (const doc::Event& e : timeline.events)
     if (e.kind == doc::TaskKind::factor)
-      uses[timeline.names[to_index(e.name)]][{e.step, e.rank}] += seconds(e.start_ns, e.end_ns);
+      uses[timeline.names[to_index(e.name)]][{e.step, e.rank}] +=
+          Span{e.start_ns, e.end_ns}.seconds();
   const auto median_s = [&](const doc::Block& block, doc::FactorSide side) {
     const std::string& layer = workload.layers[to_index(block.layer)].name;
     std::vector<double> times;
@@ -109,7 +91,7 @@ std::vector<StepParts> parts_of_steps(const doc::Timeline& timeline) {
   std::map<int, std::map<int, Spans>> by_step;  // and rank
   for (const doc::Event& e : timeline.events) {
     Spans& spans = by_step[e.step][e.rank];
-    const auto kind = std::find(kKinds.begin(), kKinds.end(), e.kind);
+    const auto kind = std::ranges::find(kKinds, e.kind);
     if (e.resource == doc::Resource::network)
       spans.travelling.push_back({e.start_ns, e.end_ns});
     else if (kind != kKinds.end())
@@ -137,6 +119,14 @@ std::vector<StepParts> parts_of_steps(const doc::Timeline& timeline) {
 }
 
 }  // namespace
+
+SpanSet cut_out(const torch_adapter::StepReport& report, bool held) {
+  std::vector<Span> all;
+  if (held)
+    for (const auto& s : report.held) all.push_back({s.start_ns, s.end_ns});
+  for (const auto& s : report.factors) all.push_back({s.start_ns, s.end_ns});
+  return union_of(std::move(all));
+}
 
 // A phase that takes B alone takes C = a B + b x if messages travel during x of C: `a` is the
 // factor, and 1 / (1 - b) the slowdown. Phases differ in x, so least squares over both find them.
@@ -225,9 +215,8 @@ std::vector<std::pair<std::size_t, std::int64_t>> Measurement::backward_layers(
     const torch_adapter::StepSpans& spans) const {
   std::vector<std::size_t> order(spans.ready_ns.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return spans.ready_ns[a] < spans.ready_ns[b];
-  });
+  std::ranges::stable_sort(
+      order, [&](std::size_t a, std::size_t b) { return spans.ready_ns[a] < spans.ready_ns[b]; });
   std::vector<std::pair<std::size_t, std::int64_t>> layers;
   for (const std::size_t p : order) {
     if (spans.ready_ns[p] < 0) continue;
@@ -244,8 +233,7 @@ bool Measurement::block_due(std::int64_t step) const {
 }
 
 bool Measurement::records(std::int64_t step) const {
-  return step >= first_ && (step - first_) % (block_ + 1) != 0 &&
-         (step - first_) / (block_ + 1) < blocks_;
+  return step >= first_ && step < first_ + blocks_ * (block_ + 1) && !block_due(step);
 }
 
 bool Measurement::is_whole() const {
@@ -275,7 +263,6 @@ void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
   };
   const torch_adapter::StepSpans& spans = probe.spans;
   add(doc::TaskKind::host, doc::Resource::host, -1, -1, probe.start_ns, spans.forward_start_ns);
-  const auto& factors = probe.report.factors;
   const auto add_layers = [&](doc::TaskKind kind, const std::vector<LayerSpan>& layers) {
     for (const LayerSpan& span : layers) {
       const bool known = span.layer >= 0;
@@ -284,7 +271,7 @@ void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
           known ? layer_sets_[layer] : -1, span.start_ns, span.end_ns);
     }
   };
-  add_layers(doc::TaskKind::forward, without(without(spans.forward, probe.report.held), factors));
+  add_layers(doc::TaskKind::forward, without(spans.forward, cut_out(probe.report, true)));
   // One event a layer, until the last of its gradients that are ready in a row: the layers of a
   // predicted Timeline.
   std::vector<LayerSpan> backward;
@@ -294,11 +281,7 @@ void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
     before = ready_ns;
   }
   backward.push_back({-1, before, probe.exchange_ns});
-  add_layers(doc::TaskKind::backward, without(backward, factors));
-}
-
-std::size_t Measurement::columns_of_row() const {
-  return kGradients + parameters_.size() + 2 * timer_.layers().size();
+  add_layers(doc::TaskKind::backward, without(backward, cut_out(probe.report, false)));
 }
 
 // Appends one step of this rank as numbers, which travel to all ranks: see Column. All rows are one
@@ -307,18 +290,19 @@ std::size_t Measurement::columns_of_row() const {
 void Measurement::add_compute_only(const StepProbe& p) {
   const torch_adapter::StepSpans& spans = p.spans;
   const std::size_t layers = timer_.layers().size();
-  for (const double part :
-       {seconds(p.start_ns, p.end_ns), seconds(spans.forward_start_ns, spans.forward_end_ns),
-        seconds(spans.backward_start_ns, p.exchange_ns), seconds(p.update_ns, p.end_ns)})
+  for (const double part : {Span{p.start_ns, p.end_ns}.seconds(),
+                            Span{spans.forward_start_ns, spans.forward_end_ns}.seconds(),
+                            Span{spans.backward_start_ns, p.exchange_ns}.seconds(),
+                            Span{p.update_ns, p.end_ns}.seconds()})
     alone_.push_back(part);
   for (const std::int64_t ready : spans.ready_ns)
-    alone_.push_back(seconds(spans.backward_start_ns, ready < 0 ? p.exchange_ns : ready));
+    alone_.push_back(Span{spans.backward_start_ns, ready < 0 ? p.exchange_ns : ready}.seconds());
   const std::size_t at = alone_.size();
   alone_.resize(at + 2 * layers, 0);
   for (const LayerSpan& s : spans.forward)
-    alone_[at + to_index(s.layer)] += seconds(s.start_ns, s.end_ns);
+    alone_[at + to_index(s.layer)] += Span{s.start_ns, s.end_ns}.seconds();
   for (const LayerSpan& s : spans.backward)
-    alone_[at + layers + to_index(s.layer)] += seconds(s.start_ns, s.end_ns);
+    alone_[at + layers + to_index(s.layer)] += Span{s.start_ns, s.end_ns}.seconds();
 }
 
 // Each step counts by the row of the rank that was slowest in it. A synchronous step lasts as long
@@ -328,7 +312,9 @@ void Measurement::add_compute_only(const StepProbe& p) {
 //
 // `gathered` has the rows of rank 0, then those of rank 1, and so on.
 doc::Workload Measurement::workload_of(const std::vector<double>& gathered) const {
-  const std::size_t columns = columns_of_row(), ranks = to_index(communicator_.size());
+  const std::size_t layers = timer_.layers().size(), parameters = parameters_.size();
+  const std::size_t at = kGradients + parameters, columns = at + 2 * layers;
+  const std::size_t ranks = to_index(communicator_.size());
   const std::size_t steps = alone_.size() / columns;
   std::vector<const double*> rows;
   for (std::size_t s = 0; s < steps; ++s) {
@@ -341,11 +327,12 @@ doc::Workload Measurement::workload_of(const std::vector<double>& gathered) cons
   }
   doc::Workload w;
   w.name = model_.name;
-  set_step(typical_of(values_of(rows, kStep)), median_of(rows, kForward),
+  // The median, and the interval that holds nine of ten steps. Another run's step is as uncertain
+  // as a step of this run, because machines that others use drift for longer than a run lasts.
+  const std::vector<double> all = values_of(rows, kStep);
+  set_step({median(all), quantile(all, 0.05), quantile(all, 0.95)}, median_of(rows, kForward),
            median_of(rows, kBackward), median_of(rows, kUpdate), w);
 
-  const std::size_t layers = timer_.layers().size(), parameters = parameters_.size();
-  const std::size_t at = kGradients + parameters;
   for (std::size_t l = 0; l < layers; ++l) {
     doc::Layer& layer = w.layers.emplace_back();
     layer.name = timer_.layers()[l];
@@ -367,27 +354,10 @@ doc::Workload Measurement::workload_of(const std::vector<double>& gathered) cons
     g.registration = static_cast<int>(p);
     g.ready_s = std::min(median_of(rows, kGradients + p), w.backward_s);
   }
-  std::sort(
-      w.gradients.begin(), w.gradients.end(), [](const doc::Gradient& a, const doc::Gradient& b) {
-        return a.ready_s != b.ready_s ? a.ready_s < b.ready_s : a.registration > b.registration;
-      });
+  std::ranges::sort(w.gradients, [](const doc::Gradient& a, const doc::Gradient& b) {
+    return a.ready_s != b.ready_s ? a.ready_s < b.ready_s : a.registration > b.registration;
+  });
   return w;
-}
-
-/// The blocks of layers that were timed, with their layers' numbers among these.
-std::vector<doc::Block> Measurement::blocks_of(std::int64_t batch) const {
-  std::vector<std::string> names;
-  for (const models::Node& node : model_.nodes)
-    if (!node.parameters.empty()) names.push_back(node.name);
-  std::vector<doc::Block> blocks;
-  for (doc::Block block : models::blocks_of(model_, batch)) {
-    const auto& layers = timer_.layers();
-    const auto timed = std::find(layers.begin(), layers.end(), names[to_index(block.layer)]);
-    if (timed == layers.end()) continue;
-    block.layer = static_cast<int>(timed - layers.begin());
-    blocks.push_back(block);
-  }
-  return blocks;
 }
 
 // Gathers rows and events of all ranks, and makes both documents on rank 0. The Recorder has events
@@ -400,7 +370,17 @@ std::optional<Measurement::Result> Measurement::result(std::int64_t batch,
   communicator_.all_gather(comm::buffer(alone_), comm::buffer(all), "compute-only steps")->wait();
   Result result;
   result.workload = workload_of(all);
-  result.workload.blocks = blocks_of(batch);
+  // The blocks of layers that were timed, with their layers' numbers among these.
+  const auto& layers = timer_.layers();
+  std::vector<std::string> names;
+  for (const models::Node& node : model_.nodes)
+    if (!node.parameters.empty()) names.push_back(node.name);
+  for (doc::Block block : models::blocks_of(model_, batch)) {
+    const auto timed = std::ranges::find(layers, names[to_index(block.layer)]);
+    if (timed == layers.end()) continue;
+    block.layer = static_cast<int>(timed - layers.begin());
+    result.workload.blocks.push_back(block);
+  }
   result.workload.batch_per_rank = batch;
   result.workload.buffer_bytes = buffer_bytes;
   if (last)

@@ -3,13 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
+#include "linerate/core/intervals.hpp"
 #include "linerate/doc/prediction.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/doc/workload.hpp"
@@ -33,6 +32,10 @@ struct StepProbe {
   std::int64_t end_ns = 0;
   torch_adapter::StepReport report = {};  // of a step with an exchange
 };
+
+/// Stretches of a step in which a hook computed a factor, and, with `held`, in which an operator
+/// waited for its weight: no computation of a layer.
+SpanSet cut_out(const torch_adapter::StepReport& report, bool held);
 
 /// Medians of a step (with its interval) and of its parts. The step is at least the sum of its
 /// parts, and the tail is the rest of it.
@@ -82,9 +85,7 @@ class Measurement {
   std::optional<Result> result(std::int64_t batch, std::int64_t buffer_bytes, bool last);
 
  private:
-  std::vector<doc::Block> blocks_of(std::int64_t batch) const;
   doc::Workload workload_of(const std::vector<double>& gathered) const;
-  std::size_t columns_of_row() const;
   /// Each run of gradients of one layer, in the order in which they got ready: (layer, last ready).
   std::vector<std::pair<std::size_t, std::int64_t>> backward_layers(
       const torch_adapter::StepSpans& spans) const;

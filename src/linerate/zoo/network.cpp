@@ -31,6 +31,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 
@@ -43,21 +44,6 @@ namespace {
 
 using models::Node;
 using models::Op;
-
-/// Whether backward of this operation does not read its own output. The only reader of that output
-/// may then overwrite it.
-bool output_is_free(Op op) {
-  return op == Op::conv2d || op == Op::linear || op == Op::batch_norm || op == Op::add;
-}
-
-at::Tensor pooled(const at::Tensor& x, const Node& node) {
-  const models::Window& w = node.window;
-  if (node.op == Op::max_pool)
-    return at::max_pool2d(x, {w.height, w.width}, {w.stride, w.stride},
-                          {w.pad_height, w.pad_width});
-  return at::avg_pool2d(x, {w.height, w.width}, {w.stride, w.stride}, {w.pad_height, w.pad_width},
-                        false, false);
-}
 
 /// The kind of layer for operations with a weight of their own; absent for the others.
 std::optional<torch_adapter::LayerKind> layer_kind(Op op) {
@@ -96,7 +82,10 @@ Network::Network(models::Description table) : description_(std::move(table)) {
     const Node& node = description_.nodes[i];
     if (node.op == Op::relu || node.op == Op::add) {
       const auto from = to_index(node.inputs.front());
-      in_place_[i] = readers[from] == 1 && output_is_free(description_.nodes[from].op);
+      // Backward of these does not read its own output, so the only reader may overwrite it.
+      constexpr std::array kFree = {Op::conv2d, Op::linear, Op::batch_norm, Op::add};
+      in_place_[i] = readers[from] == 1 &&
+                     std::ranges::find(kFree, description_.nodes[from].op) != kFree.end();
     }
     register_tensors(i);
   }
@@ -209,8 +198,11 @@ at::Tensor Network::run(std::size_t index, const std::vector<at::Tensor>& values
     case Op::tanh:
       return at::tanh(x);
     case Op::max_pool:
+      return at::max_pool2d(x, {w.height, w.width}, {w.stride, w.stride},
+                            {w.pad_height, w.pad_width});
     case Op::avg_pool:
-      return pooled(x, node);
+      return at::avg_pool2d(x, {w.height, w.width}, {w.stride, w.stride},
+                            {w.pad_height, w.pad_width}, false, false);
     case Op::global_avg_pool:
       return at::adaptive_avg_pool2d(x, {node.output[1], node.output[2]});
     case Op::flatten:
@@ -253,12 +245,11 @@ std::vector<torch_adapter::LayerSpec> Network::layers() const {
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const auto kind = layer_kind(nodes[i].op);
     if (!kind) continue;
-    const Tensors& t = tensors_[i];
-    torch_adapter::LayerSpec layer{nodes[i].name, *kind, t.weight, t.bias};
+    torch_adapter::LayerSpec layer{nodes[i].name, *kind, tensors_[i].weight, tensors_[i].bias};
     layer.trains = [this] { return is_training(); };
     if (nodes[i].op == Op::position_embedding || nodes[i].op == Op::constant_embedding)
       layer.refusal = "every sample adds the same rows of it";
-    if (std::any_of(nodes.begin(), nodes.end(), [&](const Node& other) {
+    if (std::ranges::any_of(nodes, [&](const Node& other) {
           return other.op == Op::tied_linear && other.tied == static_cast<int>(i);
         }))
       layer.refusal = "the output multiplies by its weight too";
@@ -268,9 +259,7 @@ std::vector<torch_adapter::LayerSpec> Network::layers() const {
 }
 
 bool Network::draws() const {
-  for (const Node& node : description_.nodes)
-    if (node.rate > 0) return true;
-  return false;
+  return std::ranges::any_of(description_.nodes, [](const Node& node) { return node.rate > 0; });
 }
 
 }  // namespace linerate::zoo

@@ -5,7 +5,7 @@
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numbers>
@@ -131,8 +131,7 @@ const std::vector<std::string>& schedules() {
 }
 
 void check_schedule(const std::string& name) {
-  for (const std::string& one : schedules())
-    if (one == name) return;
+  if (std::ranges::find(schedules(), name) != schedules().end()) return;
   throw UsageError("--schedule: unknown schedule \"" + name +
                    "\". Known: " + join(schedules(), ", "));
 }

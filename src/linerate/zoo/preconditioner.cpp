@@ -7,7 +7,6 @@
 #include <cctype>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text_table.hpp"
@@ -96,27 +95,7 @@ struct Alike {
   }
 };
 
-// The lines in the order of their first layers.
-std::vector<Alike> by_line(const std::vector<RegisteredLayer>& layers) {
-  std::vector<Alike> lines;
-  for (const RegisteredLayer& layer : layers) {
-    const Alike mine{layer, without_numbers(layer.name), 1};
-    const auto same = std::find_if(lines.begin(), lines.end(),
-                                   [&](const Alike& line) { return line.key() == mine.key(); });
-    if (same != lines.end())
-      ++same->layers;
-    else
-      lines.push_back(mine);
-  }
-  return lines;
-}
-
 bool is_norm(const RegisteredLayer& layer) { return layer.a == 0; }
-
-/// Counts its weight and bias.
-std::int64_t parameters_of(const RegisteredLayer& layer) {
-  return is_norm(layer) ? 2 * layer.g : layer.groups * layer.a * layer.g;
-}
 
 // A norm layer has no pair of factors, but a matrix of 2 x 2 for each unit: scale and shift.
 std::vector<std::string> row_of(const Alike& line) {
@@ -155,14 +134,22 @@ RegistrationReport registration_report(const TrainOptions& options) {
 }
 
 std::string text_of(const RegistrationReport& report) {
-  std::vector<std::vector<std::string>> rows;
-  for (const Alike& line : by_line(report.layers)) rows.push_back(row_of(line));
+  std::vector<Alike> lines;  // in the order of their first layers
   std::int64_t layers = 0, parameters = 0;
   for (const RegisteredLayer& layer : report.layers) {
+    const Alike mine{layer, without_numbers(layer.name), 1};
+    const auto same =
+        std::ranges::find_if(lines, [&](const Alike& line) { return line.key() == mine.key(); });
+    if (same != lines.end())
+      ++same->layers;
+    else
+      lines.push_back(mine);
     if (!layer.reason.empty()) continue;
     ++layers;
-    parameters += parameters_of(layer);
+    parameters += is_norm(layer) ? 2 * layer.g : layer.groups * layer.a * layer.g;
   }
+  std::vector<std::vector<std::string>> rows;
+  for (const Alike& line : lines) rows.push_back(row_of(line));
   return text_table({"layer", ">layers", "kind", ">A", ">G", ""}, rows) +
          fmt::format("{}: {} of {} layers, {} of {} parameters are preconditioned\n", report.model,
                      layers, report.layers.size(), parameters, report.parameters);

@@ -7,12 +7,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <utility>
 
 #include "linerate/compare/accuracy.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/intervals.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/exec/recorder.hpp"
 #include "linerate/models/description.hpp"
@@ -24,30 +22,12 @@ namespace {
 
 // The options without what writes files or changes the communicator that others use meanwhile.
 TrainOptions plain(TrainOptions options) {
-  options.checked_steps = 0;  // a mode of the communicator, which others use meanwhile
+  options.checked_steps = 0;
   options.checkpoint.clear();
   options.record.clear();
   options.losses.clear();
   options.resume = false;
   return options;
-}
-
-// A pass may lie in several spans, because waits in it are cut out.
-void add_computation(exec::Recorder& recorder, doc::TaskKind kind, const SpanSet& spans) {
-  for (const Span& span : spans)
-    recorder.add({.kind = kind,
-                  .resource = doc::Resource::compute,
-                  .start_ns = span.start_ns,
-                  .end_ns = span.end_ns});
-}
-
-/// The pass between these moments, in ns. Stretches in which an operator waited for its weight, or
-/// a hook computed a factor, are cut out.
-SpanSet pass_of(const StepProbe& probe, std::int64_t from_ns, std::int64_t to_ns) {
-  std::vector<Span> others;
-  for (const auto& s : probe.report.held) others.push_back({s.start_ns, s.end_ns});
-  for (const auto& s : probe.report.factors) others.push_back({s.start_ns, s.end_ns});
-  return difference_of({{from_ns, to_ns}}, union_of(std::move(others)));
 }
 
 }  // namespace
@@ -73,24 +53,17 @@ struct TimedTraining::Impl {
     recorder.begin_step(next);
     const StepProbe probe = trainer.take_step();
     recorder.add_step(next, probe.start_ns, probe.end_ns, probe.report.variant);
-    add_computation(recorder, doc::TaskKind::forward,
-                    pass_of(probe, probe.forward_ns, probe.backward_ns));
-    add_computation(recorder, doc::TaskKind::backward,
-                    pass_of(probe, probe.backward_ns, probe.exchange_ns));
+    // A pass may lie in several spans, because stretches are cut out of it.
+    const auto add_pass = [&](doc::TaskKind kind, const Span& pass) {
+      for (const Span& span : difference_of({pass}, cut_out(probe.report, true)))
+        recorder.add({.kind = kind,
+                      .resource = doc::Resource::compute,
+                      .start_ns = span.start_ns,
+                      .end_ns = span.end_ns});
+    };
+    add_pass(doc::TaskKind::forward, {probe.forward_ns, probe.backward_ns});
+    add_pass(doc::TaskKind::backward, {probe.backward_ns, probe.exchange_ns});
     ++next;
-  }
-
-  /// Steps from `first` on, of this rank.
-  doc::Timeline recorded(std::int32_t first) const {
-    doc::Timeline timeline = recorder.timeline();
-    std::erase_if(timeline.events, [=](const doc::Event& e) { return e.step < first; });
-    std::erase_if(timeline.steps, [=](const doc::Step& s) { return s.index < first; });
-    return timeline;
-  }
-
-  double mean_over_ranks(double value) {
-    communicator.all_reduce(comm::buffer(value), comm::Reduce::sum, "bytes sent")->wait();
-    return value / communicator.size();
   }
 
   comm::Communicator& communicator;
@@ -122,9 +95,14 @@ verbs::Round TimedTraining::run(std::int64_t steps) {
   const Bytes after = impl_->communicator.traffic().sent;
   ++impl_->next;  // the next round's first step does not directly follow this round's last
   verbs::Round round;
-  round.sent_bytes = impl_->mean_over_ranks(static_cast<double>(after.value - before.value) /
-                                            static_cast<double>(steps));
-  round.timeline = exec::gather_timeline(impl_->communicator, impl_->recorded(first));
+  round.sent_bytes = static_cast<double>(after.value - before.value) / static_cast<double>(steps);
+  comm::Communicator& all = impl_->communicator;
+  all.all_reduce(comm::buffer(round.sent_bytes), comm::Reduce::sum, "bytes sent")->wait();
+  round.sent_bytes /= all.size();
+  doc::Timeline recorded = impl_->recorder.timeline();  // of this rank
+  std::erase_if(recorded.events, [=](const doc::Event& e) { return e.step < first; });
+  std::erase_if(recorded.steps, [=](const doc::Step& s) { return s.index < first; });
+  round.timeline = exec::gather_timeline(all, recorded);
   return round;
 }
 
@@ -228,8 +206,7 @@ verbs::NewSetup trained_setup(comm::Communicator& communicator, TrainedSetupOpti
                               doc::Setup place, const verbs::Progress& progress) {
   verbs::check(o.contest);
   for (const auto& [candidate, rate] : o.rates)
-    if (std::find(o.contest.candidates.begin(), o.contest.candidates.end(), candidate) ==
-        o.contest.candidates.end())
+    if (std::ranges::find(o.contest.candidates, candidate) == o.contest.candidates.end())
       throw UsageError(fmt::format(
           "--lr-of: expected one of --compressors as it stands there, found {}", candidate));
   place.model = o.train.model;

@@ -44,7 +44,6 @@
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/exchange.hpp"
-#include "linerate/zoo/checkpoint.hpp"
 #include "linerate/zoo/preconditioner.hpp"
 
 namespace linerate::zoo {
@@ -76,15 +75,6 @@ std::shared_ptr<Network> build(const TrainOptions& o, comm::Communicator& commun
   const std::lock_guard lock(one_at_a_time);
   at::manual_seed(o.seed);
   return std::make_shared<Network>(describe(o));
-}
-
-// A line a step, counted from the start of the training, so that files of a resumed run follow each
-// other.
-std::string csv_of(const TrainReport& r) {
-  std::string csv = "step,loss\n";
-  for (std::size_t i = 0; i < r.losses.size(); ++i)
-    csv += fmt::format("{},{}\n", r.first_step + static_cast<std::int64_t>(i), r.losses[i]);
-  return csv;
 }
 
 /// Mean over all targets of the batch.
@@ -245,8 +235,15 @@ TrainReport Trainer::run() {
   while (step_ < last_step_) {
     EpochReport epoch;
     epoch.epoch = epoch_ + 1;
-    const bool whole = run_epoch_or_diverge(epoch);
-    if (!diverged_.empty()) break;
+    bool whole = false;
+    try {
+      whole = run_epoch(epoch);
+    } catch (const InputError& e) {  // a step that some rank, and so every rank, refused
+      // In a contest of strategies a loss that is no number is a result. Elsewhere it ends the run.
+      if (!options_.ends_when_diverged || !e.on_every_rank()) throw;
+      report.diverged = e.what();
+      break;
+    }
     require_same_state();
     if (ended_by_ != 0) break;
     const TestReport& result = test();
@@ -260,14 +257,19 @@ TrainReport Trainer::run() {
   parallel_->settle();
   if (asking_) asking_->wait();
   if (ended_by_ != 0 && !options_.checkpoint.empty()) save();
-  if (report.epochs.empty() && diverged_.empty() && ended_by_ == 0)
+  if (report.epochs.empty() && report.diverged.empty() && ended_by_ == 0)
     note("nothing to do, because the checkpoint is at step " + std::to_string(step_));
   require_same_state();
   report.steps = step_;
   report.tests = tests_;
-  report.diverged = diverged_;
   report.ended_by = ended_by_;
-  report.weights_hash = weights_hash();
+  report.weights_hash = kHashStart;
+  for (const auto* list : {&parameters_, &buffers_})
+    for (const auto& [name, tensor] : *list) {
+      const at::Tensor flat = tensor.detach().contiguous();
+      report.weights_hash = hash_bytes(
+          {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()}, report.weights_hash);
+    }
   if (!seconds_.empty()) {
     report.median_step_s = median(seconds_);
     report.samples_per_step = static_cast<double>(samples_) / static_cast<double>(seconds_.size());
@@ -277,7 +279,17 @@ TrainReport Trainer::run() {
   report.losses = losses_;
   if (!losses_.empty())
     communicator_.all_reduce(comm::buffer(report.losses), comm::Reduce::sum, "losses")->wait();
-  write_losses(report);
+  comm::require_success(communicator_, "losses", [&] {
+    if (communicator_.rank() != 0 || options_.losses.empty()) return;
+    // Ranks that wait for rank 0 must not take it for lost.
+    const comm::Busy busy = communicator_.busy("writing the losses");
+    // A line a step, counted from the start of the training, so that files of a resumed run follow
+    // each other.
+    std::string csv = "step,loss\n";
+    for (std::size_t i = 0; i < report.losses.size(); ++i)
+      csv += fmt::format("{},{}\n", first_step_ + static_cast<std::int64_t>(i), report.losses[i]);
+    write_file_atomically(options_.losses, csv);
+  });
   if (measurement_) write_recorded(/*last=*/true);
   if (measured_) {
     report.one_rank_step_s = measured_->workload.step_s;
@@ -290,15 +302,6 @@ TrainReport Trainer::run() {
   }
   report.notes = notes_;
   return report;
-}
-
-// Rank 0 writes, and says that it is busy: ranks that wait for it must not take it for lost.
-void Trainer::write_losses(const TrainReport& report) {
-  comm::require_success(communicator_, "losses", [&] {
-    if (communicator_.rank() != 0 || options_.losses.empty()) return;
-    const comm::Busy busy = communicator_.busy("writing the losses");
-    write_file_atomically(options_.losses, csv_of(report));
-  });
 }
 
 // May be written before the run's end, and again: a run that is killed leaves what it recorded so
@@ -397,17 +400,6 @@ bool Trainer::run_epoch(EpochReport& report) {
   return step_in_epoch_ == steps;
 }
 
-// In a contest of strategies a loss that is no number is a result. Elsewhere it ends the run.
-bool Trainer::run_epoch_or_diverge(EpochReport& epoch) {
-  try {
-    return run_epoch(epoch);
-  } catch (const InputError& e) {  // a step that some rank, and so every rank, refused
-    if (!options_.ends_when_diverged || !e.on_every_rank()) throw;
-    diverged_ = e.what();
-    return false;
-  }
-}
-
 // Goes round the first epoch's full batches.
 StepProbe Trainer::take_step() {
   if (order_.empty()) visit_epoch();
@@ -493,27 +485,23 @@ void Trainer::measure_compute_only() {
   optimizer_->zero_grad();
 }
 
-// With momentum 1/k in batch k the running average is the mean over the batches so far. After batch
-// 3 it is 2/3 of the mean of two and 1/3 of the third batch. Every rank takes the same samples, so
-// all have the same averages.
-std::vector<at::Tensor> Trainer::average_norms_anew() {
-  std::vector<at::Tensor> kept;
-  for (const auto& [name, tensor] : buffers_) kept.push_back(tensor.clone());
-  double batches = 0;
-  in_batches({0, std::min(*options_.norm_samples, data_.train.size())}, options_.batch,
-             [&](std::span<const std::int64_t> indices) {
-               network_->set_norm_momentum(1 / ++batches);  // the mean over the batches
-               network_->forward(train_batches_->gather(indices).input);
-             });
-  network_->set_norm_momentum(kNormMomentum);
-  return kept;
-}
-
 // Each rank tests its share of the test samples; sums of loss, right answers and targets travel.
 TestReport Trainer::run_test() {
   const c10::NoGradGuard no_grad;
-  std::vector<at::Tensor> kept;
-  if (options_.norm_samples) kept = average_norms_anew();
+  std::vector<at::Tensor> kept;  // buffers as they were
+  if (options_.norm_samples) {
+    // With momentum 1/k in batch k the running average is the mean over the batches so far. After
+    // batch 3 it is 2/3 of the mean of two and 1/3 of the third batch. Every rank takes the same
+    // samples, so all have the same averages.
+    for (const auto& [name, tensor] : buffers_) kept.push_back(tensor.clone());
+    double batches = 0;
+    in_batches({0, std::min(*options_.norm_samples, data_.train.size())}, options_.batch,
+               [&](std::span<const std::int64_t> indices) {
+                 network_->set_norm_momentum(1 / ++batches);
+                 network_->forward(train_batches_->gather(indices).input);
+               });
+    network_->set_norm_momentum(kNormMomentum);
+  }
   network_->train(false);
   const Range mine = share_of({0, data_.test.size()}, communicator_.rank(), communicator_.size());
   double sums[3] = {0, 0, 0};  // loss, right, targets
@@ -537,17 +525,6 @@ TestReport Trainer::run_test() {
 const TestReport& Trainer::test() {
   if (tests_.empty() || tests_.back().step != step_) tests_.push_back(run_test());
   return tests_.back();
-}
-
-// Over the bytes of all parameters and buffers, in their order.
-std::uint64_t Trainer::weights_hash() const {
-  std::uint64_t hash = kHashStart;
-  for (const auto* list : {&parameters_, &buffers_})
-    for (const auto& [name, tensor] : *list) {
-      const at::Tensor flat = tensor.detach().contiguous();
-      hash = hash_bytes({static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()}, hash);
-    }
-  return hash;
 }
 
 TrainReport train(const TrainOptions& options, comm::Communicator& communicator,

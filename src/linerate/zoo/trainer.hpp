@@ -63,21 +63,14 @@ class Trainer {
   /// mean loss, whose sum over the ranks is that loss. Fills the moments of `probe`.
   double step(Range whole, Mode mode, StepProbe* probe);
   void measure_compute_only();
-  /// Batch norm's averages of the first `norm_samples` training samples, by the weights of now.
-  /// Returns the buffers as they were.
-  std::vector<at::Tensor> average_norms_anew();
   /// Over all test samples, on every rank.
   TestReport run_test();
   /// run_test() and note the result; once a step.
   const TestReport& test();
-  /// run_epoch(), or false if a loss ended the run and may.
-  bool run_epoch_or_diverge(EpochReport& epoch);
-  void write_losses(const TrainReport& report);
   /// Writes what was recorded so far; `last`: and records nothing more.
   void write_recorded(bool last);
   /// Whether a rank was asked to end the run: the same on all ranks, and so is the signal.
   bool is_to_end();
-  std::uint64_t weights_hash() const;
 
   const TrainOptions options_;
   comm::Communicator& communicator_;
@@ -113,7 +106,6 @@ class Trainer {
   std::int64_t samples_ = 0;                     // of the steps run here
   std::vector<double> losses_, seconds_, sent_bytes_, received_bytes_;
   std::vector<TestReport> tests_;
-  std::string diverged_;
   std::vector<std::string> notes_;
 };
 

@@ -1,11 +1,9 @@
 // The state of a Trainer that outlives a step: the settings that make it this run, the places it
 // writes to, and the tensors that ranks compare, save and load.
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
-
-#include <cstring>
 
 #include "linerate/comm/fingerprint.hpp"
 #include "linerate/compress/two_phase.hpp"
@@ -28,21 +26,7 @@ namespace {
 /// preconditioner and the optimizer do.
 const std::string kCompression = "compression.", kCurvature = "kfac.", kOptimizer = "optimizer.";
 
-/// Its bytes, as a copy.
-at::Tensor tensor_of(const std::string& bytes) {
-  const at::Tensor copy = at::empty(static_cast<std::int64_t>(bytes.size()), at::kByte);
-  std::memcpy(copy.mutable_data_ptr(), bytes.data(), bytes.size());
-  return copy;
-}
-
 std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
-
-std::string variant_of(const TrainOptions& o, const models::Description& model) {
-  const models::Request resolved{model.input, model.classes, models::parse_variant(o.variant)};
-  return resolved.small() ? "small" : "published";
-}
-
-std::string hash_text(const std::string& text) { return fmt::format("{:016x}", hash_bytes(text)); }
 
 /// The strategy if it changes more than roundings, else "none". Another exchange that changes
 /// roundings alone may follow a resume.
@@ -51,12 +35,6 @@ std::string lossy_exchange(const std::string& strategy) {
   std::erase_if(parsed.extras,
                 [](const auto& extra) { return plan::is(extra, plan::Extra::curvature); });
   return plan::traits_of(parsed).changes_convergence ? doc::to_text(parsed) : "none";
-}
-
-/// Says whose samples factors see. With kfac(dp) it is the owner's, so who owns a layer matters.
-std::string sampled_by(const plan::Kfac& kfac) {
-  return kfac.sharing == plan::Sharing::dp ? fmt::format("owners by {}", name_of(kfac.placement))
-                                           : "everybody";
 }
 
 /// What of K-FAC changes results. How ranks share its work does not, unless each uses its own
@@ -80,13 +58,14 @@ std::string preconditioner_of(const std::optional<plan::Kfac>& kfac) {
 Settings Trainer::settings() const {
   const TrainOptions& o = options_;
   const models::Description& model = network_->description();
+  const models::Request resolved{model.input, model.classes, models::parse_variant(o.variant)};
   const auto number = [](auto value) { return fmt::format("{}", value); };
   const std::optional<plan::Kfac> kfac = plan::kfac_of(doc::parse_strategy(o.strategy));
   Settings all = {
       {"model", o.model, "--model"},
       {"input", models::to_text(model.input), "--input"},
       {"classes", number(model.classes), "--classes"},
-      {"variant", variant_of(o, model), "--variant"},
+      {"variant", resolved.small() ? "small" : "published", "--variant"},
       {"data", o.data, "--data"},
       {"samples", number(plan_.samples), "--samples, or the data set's files"},
       {"test samples", number(data_.test.size()), "--samples, or the data set's files"},
@@ -101,8 +80,9 @@ Settings Trainer::settings() const {
       {"seed", number(o.seed), "--seed"},
       {"ranks", number(communicator_.size()), "mpirun -n", OnResume::noted},
       {"strategy", o.strategy, "--strategy", OnResume::noted},
-      {"cluster", o.cluster.empty() ? "none" : hash_text(doc::to_json(cluster_)), "--cluster",
-       OnResume::noted},
+      {"cluster",
+       o.cluster.empty() ? "none" : fmt::format("{:016x}", hash_bytes(doc::to_json(cluster_))),
+       "--cluster", OnResume::noted},
       {"epochs", number(epochs_), "--epochs", OnResume::free},
       {"last step", number(last_step_), "--steps", OnResume::free},
       {"checked steps", number(o.checked_steps), "--checked-steps", OnResume::free},
@@ -120,7 +100,12 @@ Settings Trainer::settings() const {
   if (kfac) {  // settings of their own: older checkpoints do not have them
     all.push_back({"inverses of factors", kfac->eigen ? "eigen" : "cholesky", "--strategy"});
     all.push_back({"largest factor", number(kfac->largest), "--strategy"});
-    all.push_back({"samples of factors", sampled_by(*kfac), "--strategy"});
+    // With kfac(dp) factors see the owner's samples, so who owns a layer matters.
+    all.push_back({"samples of factors",
+                   kfac->sharing == plan::Sharing::dp
+                       ? fmt::format("owners by {}", name_of(kfac->placement))
+                       : "everybody",
+                   "--strategy"});
   }
   if (schedule_.name != "constant")
     all.push_back({"schedule steps", number(schedule_.steps),
@@ -176,7 +161,10 @@ void Trainer::save() {
     Checkpoint c{kept(settings_), epoch_, step_in_epoch_, step_, state()};
     for (const auto& [name, tensor] : curvature) c.tensors.emplace_back(kCurvature + name, tensor);
     for (std::size_t r = 0; r < compression.size(); ++r)
-      c.tensors.emplace_back(kCompression + std::to_string(r), tensor_of(compression[r]));
+      c.tensors.emplace_back(  // its bytes
+          kCompression + std::to_string(r),
+          at::from_blob(const_cast<char*>(compression[r].data()),
+                        {static_cast<std::int64_t>(compression[r].size())}, at::kByte));
     const comm::Busy busy = communicator_.busy("writing a checkpoint");
     folder_->write(c);
   });

@@ -15,7 +15,6 @@ NEVER_SAID = {
     "comm/thread/thread_channel.cpp": "ranks that are threads",
     "kfac/kfac.cpp: K-FAC: loss_average is not set":
         "loss_average= has a default",
-    "torch_adapter/agreed_model.cpp: a DType": "a bug",
 }
 STRINGS = re.compile(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*')
 

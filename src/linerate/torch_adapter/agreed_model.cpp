@@ -1,18 +1,13 @@
 #include "linerate/torch_adapter/agreed_model.hpp"
 
-#include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <sstream>
-#include <string>
 #include <unordered_set>
-#include <utility>
-#include <vector>
 
 #include "linerate/comm/fingerprint.hpp"
 #include "linerate/core/error.hpp"
@@ -30,11 +25,6 @@ namespace linerate::torch_adapter {
 // exchange, so names, types, sizes and strides must agree.
 
 namespace {
-
-bool has_gradient_type(const at::Tensor& tensor) {
-  const auto type = dtype_of(tensor.scalar_type());
-  return type && is_floating(*type);
-}
 
 /// Why this tensor's bytes cannot travel from this device; empty when they can.
 std::string untransportable(const at::Tensor& tensor, c10::Device from,
@@ -57,23 +47,20 @@ std::string untransportable(const at::Tensor& tensor, c10::Device from,
   return "";
 }
 
-/// The device of the first tensor that is defined; the CPU if there is none.
-c10::Device device_of_first(const NamedTensors& tensors) {
-  for (const auto& [name, tensor] : tensors)
-    if (tensor.defined()) return tensor.device();
-  return c10::kCPU;
-}
-
 /// Why some tensor cannot be exchanged, as a sentence; empty if all can. All of them may lie on a
 /// device only if a process group moves device memory.
 std::string unsupported(const NamedTensors& parameters, const NamedTensors& buffers,
                         bool exchanges_device_memory) {
-  const c10::Device from = device_of_first(parameters);
+  const auto first = std::ranges::find_if(
+      parameters, [](const at::Tensor& tensor) { return tensor.defined(); },
+      &NamedTensors::value_type::second);
+  const c10::Device from = first == parameters.end() ? c10::kCPU : first->second.device();
   for (const auto& [name, tensor] : parameters) {
     if (const std::string why = untransportable(tensor, from, exchanges_device_memory);
         !why.empty())
       return fmt::format("parameter \"{}\" {}", name, why);
-    if (tensor.requires_grad() && !has_gradient_type(tensor))
+    const auto type = dtype_of(tensor.scalar_type());
+    if (tensor.requires_grad() && !(type && is_floating(*type)))
       return fmt::format(
           "parameter \"{}\" has type {}, expected float, double, half or bfloat16; convert it",
           name, c10::toString(tensor.scalar_type()));
@@ -179,29 +166,18 @@ std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
 
 namespace {
 
-using Pair = std::pair<DType, c10::ScalarType>;
-constexpr std::array<Pair, kDTypeNames.size()> kTypes = {{
-    {DType::f32, c10::ScalarType::Float},
-    {DType::f64, c10::ScalarType::Double},
-    {DType::f16, c10::ScalarType::Half},
-    {DType::bf16, c10::ScalarType::BFloat16},
-    {DType::i32, c10::ScalarType::Int},
-    {DType::i64, c10::ScalarType::Long},
-    {DType::u8, c10::ScalarType::Byte},
-}};
+/// In the order of DType.
+constexpr std::array<c10::ScalarType, kDTypeNames.size()> kTypes = {
+    at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte};
 
 }  // namespace
 
-c10::ScalarType scalar_type(DType type) {
-  for (const auto& [ours, theirs] : kTypes)
-    if (ours == type) return theirs;
-  throw InternalError("a DType that LibTorch has no name for");
-}
+c10::ScalarType scalar_type(DType type) { return kTypes.at(to_index(type)); }
 
 std::optional<DType> dtype_of(c10::ScalarType type) {
-  for (const auto& [ours, theirs] : kTypes)
-    if (theirs == type) return ours;
-  return std::nullopt;
+  const auto at = std::ranges::find(kTypes, type);
+  if (at == kTypes.end()) return std::nullopt;
+  return static_cast<DType>(at - kTypes.begin());
 }
 
 // Ranks compare one hash of all their tensors (8 bytes each). Only if those differ do they gather
@@ -213,51 +189,36 @@ std::optional<DType> dtype_of(c10::ScalarType type) {
 
 namespace {
 
-/// "0x<hash> <name>": a name may hold blanks.
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
+/// Of "0x<hash> <name>": a name may hold blanks.
 std::string hash_in(const std::string& line) { return line.substr(0, line.find(' ')); }
 std::string name_in(const std::string& line) { return line.substr(line.find(' ') + 1); }
 
-/// The first place at which a rank's list differs from rank 0's.
-struct Difference {
-  std::size_t tensor, rank;
-};
-
-Difference first_difference(const std::vector<std::vector<std::string>>& by_rank) {
-  Difference first{by_rank[0].size(), 0};
+std::string difference_in_words(const std::vector<std::vector<std::string>>& by_rank) {
+  // The first place at which a rank's list differs from rank 0's.
+  std::size_t tensor = by_rank[0].size(), rank = 0;
   for (std::size_t r = 1; r < by_rank.size(); ++r) {
-    const auto [ours, theirs] =
-        std::mismatch(by_rank[0].begin(), by_rank[0].end(), by_rank[r].begin(), by_rank[r].end());
+    const auto [ours, theirs] = std::ranges::mismatch(by_rank[0], by_rank[r]);
     const auto at = to_index(ours - by_rank[0].begin());
     const bool differs = ours != by_rank[0].end() || theirs != by_rank[r].end();
-    if (differs && (first.rank == 0 || at < first.tensor)) first = {at, r};
+    if (differs && (rank == 0 || at < tensor)) tensor = at, rank = r;
   }
-  return first;
-}
-
-std::string difference_in_words(const std::vector<std::vector<std::string>>& by_rank) {
-  const auto [at, rank] = first_difference(by_rank);
   const auto &ours = by_rank[0], &theirs = by_rank[rank];
-  if (at >= ours.size() || at >= theirs.size() || name_in(ours[at]) != name_in(theirs[at])) {
-    const auto tensor = [at = at](const std::vector<std::string>& lines) {
-      return at < lines.size() ? "\"" + name_in(lines[at]) + "\""
-                               : fmt::format("none ({} tensors)", lines.size());
+  if (tensor >= ours.size() || tensor >= theirs.size() ||
+      name_in(ours[tensor]) != name_in(theirs[tensor])) {
+    const auto said = [tensor](const std::vector<std::string>& lines) {
+      return tensor < lines.size() ? "\"" + name_in(lines[tensor]) + "\""
+                                   : fmt::format("none ({} tensors)", lines.size());
     };
     return fmt::format(
         "ranks list different tensors: as number {} rank 0 has {}, rank {} has {}; build the same "
         "model and optimizer on every rank",
-        at, tensor(ours), rank, tensor(theirs));
+        tensor, said(ours), rank, said(theirs));
   }
   return fmt::format(
       "ranks differ in \"{}\": rank 0 has {}, rank {} has {}. Something changed it on one rank "
       "alone; go back to a checkpoint that all ranks share, and make every rank do the same "
       "between finish() and the next step",
-      name_in(ours[at]), hash_in(ours[at]), rank, hash_in(theirs[at]));
+      name_in(ours[tensor]), hash_in(ours[tensor]), rank, hash_in(theirs[tensor]));
 }
 
 }  // namespace
@@ -280,11 +241,14 @@ void require_same_tensors(comm::Communicator& communicator, const std::string& w
   auto mine = static_cast<std::int64_t>(hash_bytes(text));
   std::vector<std::int64_t> hashes(to_index(communicator.size()));
   communicator.all_gather(comm::buffer(mine), comm::buffer(hashes), what + ": hash")->wait();
-  if (std::count(hashes.begin(), hashes.end(), hashes[0]) == communicator.size()) return;
+  if (std::ranges::count(hashes, hashes[0]) == communicator.size()) return;
   // Every rank saw the same hashes, so every rank comes here.
   std::vector<std::vector<std::string>> by_rank;
-  for (const std::string& list : comm::gather_texts(communicator, text, what + ": hashes"))
-    by_rank.push_back(lines_of(list));
+  for (const std::string& list : comm::gather_texts(communicator, text, what + ": hashes")) {
+    std::istringstream in(list);
+    by_rank.emplace_back();
+    for (std::string line; std::getline(in, line);) by_rank.back().push_back(line);
+  }
   throw on_every_rank(CommError(what + ": " + difference_in_words(by_rank)));
 }
 

@@ -27,16 +27,11 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
-#include <memory>
-#include <optional>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/doc/plan.hpp"
 #include "linerate/kfac/conv_products.hpp"
 #include "linerate/kfac/factor_inverse.hpp"
 #include "linerate/plan/exchange.hpp"
@@ -108,8 +103,7 @@ void CurvatureExchange::register_with(exec::StepRunner& runner) {
 
 Preconditioner::Holds CurvatureExchange::held_here(std::size_t block) const {
   const auto has = [&](const std::vector<std::int32_t>& ranks) {
-    return ranks.empty() ||
-           std::find(ranks.begin(), ranks.end(), communicator_.rank()) != ranks.end();
+    return ranks.empty() || std::ranges::find(ranks, communicator_.rank()) != ranks.end();
   };
   if (has(plan_->preconditioning[block])) return Preconditioner::Holds::inverses;
   return has(plan_->averaging[block]) ? Preconditioner::Holds::averages
@@ -201,8 +195,8 @@ bool CurvatureExchange::waits(const CurvaturePlan::Part& part,
   if (!enqueues()) return false;
   if (part.payload < 0) return true;
   const std::vector<CurvaturePlan::Part>& parts = round_.variant->payloads[to_index(part.payload)];
-  return !std::all_of(parts.begin(), parts.end(), [&](const CurvaturePlan::Part& one) {
-    return std::find(waiting.begin(), waiting.end(), one.member) != waiting.end();
+  return !std::ranges::all_of(parts, [&](const CurvaturePlan::Part& one) {
+    return std::ranges::find(waiting, one.member) != waiting.end();
   });
 }
 
@@ -357,58 +351,50 @@ void CurvatureExchange::clip(const TaskGraph&, const Task&) {
 // at 0, 10 and 30. Three statuses follow, so the payload has 63 elements, and factor 5's status is
 // the second from the end.
 
+/// Members stand one after the other in their payload. After them a payload of inverses has a
+/// status for each member, in the same order, so the last member's status is the last element.
 CurvaturePlan::CurvaturePlan(std::shared_ptr<const doc::Plan> made, const Blocks& blocks)
     : plan(std::move(made)), preconditioning(blocks.size()), averaging(blocks.size()) {
   for (const doc::TaskGraph& graph : plan->variants) {
-    note_ranks(graph);
-    note_parts(graph, blocks);
+    for (const doc::Task& task : graph.tasks) {
+      const std::string_view operation = plan->operation_name(task);
+      const bool averages = operation == "average-factors";
+      if (task.subject == doc::Subject::payloads || (!averages && operation != "precondition"))
+        continue;
+      const std::int32_t last = doc::block_of_factor(task.last);
+      for (std::int32_t b = doc::block_of_factor(task.first); b <= last; ++b) {
+        std::vector<std::int32_t>& ranks = (averages ? averaging : preconditioning)[to_index(b)];
+        if (!ranks.empty()) continue;
+        for (const auto& part : plan->group_of(task).parts)
+          ranks.insert(ranks.end(), part.begin(), part.end());
+      }
+    }
+    Variant& variant = variants.emplace_back();
+    variant.payloads.resize(graph.payloads.size());
+    variant.inverses.resize(2 * averaging.size());
+    variant.directions.resize(averaging.size());
+    for (std::size_t p = 0; p < graph.payloads.size(); ++p) {
+      const doc::Payload& payload = graph.payloads[p];
+      const bool inverses = doc::holds_inverses(payload.content);
+      const bool directions = payload.content == doc::Content::directions;
+      if (!inverses && !directions && payload.content != doc::Content::factors) continue;
+      std::int64_t begin = 0;
+      for (std::int32_t m = payload.begin; m < payload.end; ++m) {
+        const std::int32_t member = graph.members[to_index(m)];
+        const std::int64_t elements = elements_of(blocks, payload.content, member);
+        const Part part{static_cast<std::int32_t>(p), member, begin, elements, payload.end - m};
+        variant.payloads[p].push_back(part);
+        if (inverses) variant.inverses[to_index(member)] = part;
+        if (directions) variant.directions[to_index(member)] = part;
+        begin += elements;
+      }
+    }
   }
 }
 
 bool reaches_next_step(const doc::Plan& plan) {
-  return std::any_of(plan.variants.begin(), plan.variants.end(),
-                     [](const TaskGraph& graph) { return !graph.next_step.empty(); });
-}
-
-void CurvaturePlan::note_ranks(const doc::TaskGraph& graph) {
-  for (const doc::Task& task : graph.tasks) {
-    const std::string_view operation = plan->operation_name(task);
-    const bool averages = operation == "average-factors";
-    if (task.subject == doc::Subject::payloads || (!averages && operation != "precondition"))
-      continue;
-    const std::int32_t last = doc::block_of_factor(task.last);
-    for (std::int32_t b = doc::block_of_factor(task.first); b <= last; ++b) {
-      std::vector<std::int32_t>& ranks = (averages ? averaging : preconditioning)[to_index(b)];
-      if (!ranks.empty()) continue;
-      for (const auto& part : plan->group_of(task).parts)
-        ranks.insert(ranks.end(), part.begin(), part.end());
-    }
-  }
-}
-
-/// Members stand one after the other in their payload. After them a payload of inverses has a
-/// status for each member, in the same order, so the last member's status is the last element.
-void CurvaturePlan::note_parts(const doc::TaskGraph& graph, const Blocks& blocks) {
-  Variant& variant = variants.emplace_back();
-  variant.payloads.resize(graph.payloads.size());
-  variant.inverses.resize(2 * averaging.size());
-  variant.directions.resize(averaging.size());
-  for (std::size_t p = 0; p < graph.payloads.size(); ++p) {
-    const doc::Payload& payload = graph.payloads[p];
-    const bool inverses = doc::holds_inverses(payload.content);
-    const bool directions = payload.content == doc::Content::directions;
-    if (!inverses && !directions && payload.content != doc::Content::factors) continue;
-    std::int64_t begin = 0;
-    for (std::int32_t m = payload.begin; m < payload.end; ++m) {
-      const std::int32_t member = graph.members[to_index(m)];
-      const std::int64_t elements = elements_of(blocks, payload.content, member);
-      const Part part{static_cast<std::int32_t>(p), member, begin, elements, payload.end - m};
-      variant.payloads[p].push_back(part);
-      if (inverses) variant.inverses[to_index(member)] = part;
-      if (directions) variant.directions[to_index(member)] = part;
-      begin += elements;
-    }
-  }
+  return std::ranges::any_of(plan.variants,
+                             [](const TaskGraph& graph) { return !graph.next_step.empty(); });
 }
 
 const CurvaturePlan::Variant& CurvaturePlan::of(const doc::TaskGraph& graph) const {
@@ -519,8 +505,8 @@ std::vector<Built> build_of(const Preconditioner& preconditioner) {
   const KfacOptions& o = preconditioner.options();
   const auto on = [](bool yes) { return std::string(yes ? "on" : "off"); };
   const auto has = [&](doc::BlockKind kind) {
-    return std::any_of(preconditioner.blocks().begin(), preconditioner.blocks().end(),
-                       [kind](const auto& block) { return block->shape().kind == kind; });
+    return std::ranges::any_of(preconditioner.blocks(),
+                               [kind](const auto& block) { return block->shape().kind == kind; });
   };
   const bool norms = has(doc::BlockKind::unit_wise), words = has(doc::BlockKind::embedding),
              eigen = o.method == InverseMethod::eigen;
@@ -571,9 +557,8 @@ void join_tuned(doc::Component& component, const KfacOptions& said) {
 }  // namespace
 
 std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy, Preconditioner* preconditioner) {
-  const auto named =
-      std::find_if(strategy.extras.begin(), strategy.extras.end(),
-                   [](const auto& extra) { return plan::is(extra, plan::Extra::curvature); });
+  const auto named = std::ranges::find_if(
+      strategy.extras, [](const auto& extra) { return plan::is(extra, plan::Extra::curvature); });
   const bool is_named = named != strategy.extras.end();
   if (is_named == (preconditioner == nullptr))
     throw UsageError(fmt::format(

@@ -53,10 +53,6 @@ struct CurvaturePlan {
   using Ranks = std::vector<std::vector<std::int32_t>>;
   Ranks preconditioning, averaging;
   std::vector<Variant> variants;
-
- private:
-  void note_ranks(const doc::TaskGraph& graph);
-  void note_parts(const doc::TaskGraph& graph, const Blocks& blocks);
 };
 
 /// Whether gradients arrive under the next forward pass.

@@ -6,8 +6,6 @@
 // is made anew if the model changes.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -127,11 +125,9 @@ struct DataParallel::Impl {
   StepReport end(Ending ending, std::shared_ptr<PartialUpdates> optimizer = nullptr);
   void take_held(StepReport& report);
   void take_late_infinite(StepReport& report);
-  void take_factor_spans(StepReport& report);
 
   /// The end of a step with one of LibTorch's optimizers. `preconditioner` may be null.
   StepReport step_with(torch::optim::Optimizer& optimizer, KFAC* preconditioner);
-  void update_as_they_arrive(std::shared_ptr<PartialUpdates> optimizer);
   void find_missed_gradients();
   void learn();
   void check_curvature(bool skips);
@@ -141,18 +137,13 @@ struct DataParallel::Impl {
   /// valid.
   void run_rounds(StepReport& report);
   void note_infinite(StepReport& report);
-  void add_round(StepReport& report);
 
-  /// Throws what some rank refused the step with, on every rank. Collective: every rank has seen
-  /// the flag.
-  void throw_refusal();
   void require_all_skip();
 
   /// Call when parameters or buffers have other memory, types or shapes on some rank. Collective.
   void follow_change();
   /// Now, for the recorder; 0 without one.
   std::int64_t moment() const;
-  void record_update(std::int64_t start);
   void discard_gradients();
 
   /// Ends the step, whether it counted or not: the next one starts anew.
@@ -161,15 +152,12 @@ struct DataParallel::Impl {
   std::vector<std::string> expect(SteppedOptimizer optimizer);
   /// The same for one of LibTorch's optimizers. Rank 0 logs the doubts.
   void expect(const torch::optim::Optimizer& optimizer);
-  bool holds_any(const SteppedOptimizer& optimizer);
   /// Which parameters with gradients are not this optimizer's, in words; empty: none.
   std::string not_held(const SteppedOptimizer& optimizer);
   /// Throws UsageError if the step() of another optimizer has cleared what this one would step by.
   void require_own_gradients(const StepReport& report);
-  void warn_left_dense();
   void warn_no_backward();
   void warn_again();
-  void warn_unheard_failure();
   bool any_rank_owes(const compress::CompressionState& state);
 };
 

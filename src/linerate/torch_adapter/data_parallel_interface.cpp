@@ -39,27 +39,15 @@ NamedTensors named(const std::vector<Parameter>& parameters) {
   return list;
 }
 
-/// A residual is added to every gradient to come, so an infinity in it would stay for ever.
-void require_usable(const compress::CompressionState& state, const std::string& place) {
-  for (const auto& [name, tensor] : state.tensors)
-    if (!exec::are_usable(tensor.residual))
-      throw InputError(
-          place, fmt::format("the residual of \"{}\": expected numbers of at most 2^64, found an "
-                             "infinity, a NaN or more; resume an earlier checkpoint",
-                             name));
-}
-
 /// Forgets residuals of parameters that are gone. A tensor that has taken such a parameter's place
 /// and name does not get them.
 void forget_replaced(const std::vector<Parameter>& before, const std::vector<Parameter>& now,
                      compress::CompressionState& remembered) {
-  const auto is_same_as = [](const Parameter& a) {
-    return [&a](const Parameter& b) {
-      return a.name == b.name && a.tensor.is_same(b.tensor) && a.sizes == b.sizes;
-    };
-  };
-  for (const Parameter& p : before)
-    if (std::none_of(now.begin(), now.end(), is_same_as(p))) remembered.tensors.erase(p.name);
+  for (const Parameter& a : before)
+    if (std::ranges::none_of(now, [&a](const Parameter& b) {
+          return a.name == b.name && a.tensor.is_same(b.tensor) && a.sizes == b.sizes;
+        }))
+      remembered.tensors.erase(a.name);
 }
 
 /// Overwrites the tensors with rank 0's values, on every rank. They are dense, which agreed_model()
@@ -209,16 +197,11 @@ void DataParallel::Impl::make_exchange(ModelState state) {
   for (std::size_t i = 0; i < now.parameters.size(); ++i)
     for (std::size_t t = 0; t < trained.size(); ++t)
       if (trained[t].name == now.parameters[i].first) trained_of[i] = t;
-  warn_left_dense();
-}
-
-/// Warns of gradients that the strategy cannot compress. A changed model warns again only if these
-/// are others than before.
-void DataParallel::Impl::warn_left_dense() {
+  // Gradients that the strategy cannot compress. A changed model warns again only if these are
+  // others than before.
   std::string dense =
       plan::left_dense(doc::parse_strategy(options.strategy), exchange->planner().workload());
-  if (dense == warned_left_dense) return;
-  if (!dense.empty() && communicator.rank() == 0)
+  if (dense != warned_left_dense && !dense.empty() && communicator.rank() == 0)
     log::warning(fmt::format("{}: strategy {}", who, dense));
   warned_left_dense = std::move(dense);
 }
@@ -254,16 +237,6 @@ void DataParallel::Impl::settle() {
   }
 }
 
-void DataParallel::Impl::warn_unheard_failure() {
-  if (!second_order()) return;
-  if (const std::exception_ptr failure = second_order()->take_failure()) try {
-      std::rethrow_exception(failure);
-    } catch (const std::exception& e) {
-      log::warning(fmt::format("{}: rank {}: the next step would have ended the run: {}", who,
-                               communicator.rank(), e.what()));
-    }
-}
-
 /// Whether any rank has a residual. All ranks have the same parameters, so either all ranks come to
 /// the gather or none does.
 bool DataParallel::Impl::any_rank_owes(const compress::CompressionState& state) {
@@ -271,7 +244,7 @@ bool DataParallel::Impl::any_rank_owes(const compress::CompressionState& state) 
   const std::vector<std::string> all =
       comm::gather_texts(communicator, compress::owes(state, communicator.rank()) ? "yes" : "",
                          who + ": whether anything is owed");
-  return std::any_of(all.begin(), all.end(), [](const std::string& one) { return !one.empty(); });
+  return std::ranges::any_of(all, [](const std::string& one) { return !one.empty(); });
 }
 
 DataParallel::DataParallel(torch::nn::Module& model, comm::Communicator& communicator,
@@ -298,7 +271,13 @@ DataParallel::~DataParallel() {
       log::warning(fmt::format("{}: an update is lost: {}", impl_->who, e.what()));
     }
   }
-  impl_->warn_unheard_failure();
+  Preconditioner* const pre = impl_->second_order();
+  if (const std::exception_ptr failure = pre ? pre->take_failure() : nullptr) try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& e) {
+      log::warning(fmt::format("{}: rank {}: the next step would have ended the run: {}",
+                               impl_->who, impl_->communicator.rank(), e.what()));
+    }
   if (impl_->x().runner().in_step() || impl_->x().count().any_to_exchange())
     log::warning(
         fmt::format("{}: destroyed before finish(), so the gradients of step {} were not exchanged",
@@ -368,7 +347,14 @@ void DataParallel::load_compression_state(std::span<const std::string> parts,
   std::vector<compress::CompressionState> states;
   for (const std::string& part : parts) {
     states.push_back(compress::compression_state_from(part, place));
-    require_usable(states.back(), place);
+    // It is added to every gradient to come, so an infinity in it would stay for ever.
+    for (const auto& [name, tensor] : states.back().tensors)
+      if (!exec::are_usable(tensor.residual))
+        throw InputError(place,
+                         fmt::format("the residual of \"{}\": expected numbers of at most 2^64, "
+                                     "found an infinity, a NaN or more; resume an earlier "
+                                     "checkpoint",
+                                     name));
   }
   const comm::Communicator& c = impl_->communicator;
   impl_->x().compression().load(compress::state_for(c.rank(), c.size(), states));

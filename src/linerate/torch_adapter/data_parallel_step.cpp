@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "linerate/comm/fingerprint.hpp"
@@ -34,15 +35,8 @@
 #include "linerate/torch_adapter/state_check.hpp"
 
 namespace linerate::torch_adapter {
-namespace {
 
 using doc::StepFlag;
-
-double seconds_since(std::int64_t start_ns) {
-  return static_cast<double>(steady_ns() - start_ns) * 1e-9;
-}
-
-}  // namespace
 
 // Within a step
 
@@ -159,7 +153,12 @@ void DataParallel::Impl::expect(const torch::optim::Optimizer& optimizer) {
 std::vector<std::string> DataParallel::Impl::expect(SteppedOptimizer optimizer) {
   const std::lock_guard lock(mutex);
   const std::string place = fmt::format("{}: step {}", who, step);
-  const bool is_of_model = holds_any(optimizer);
+  const auto holds_any = [&] {
+    return optimizer.holds.empty() ||
+           std::ranges::any_of(optimizer.holds,
+                               [this](const at::Tensor& held) { return now.holds(held); });
+  };
+  const bool is_of_model = holds_any() || (look_at_model(), holds_any());
   if (!is_of_model)
     refuse(
         fmt::format("{} holds no parameter of this model, so its step would change nothing; give "
@@ -176,16 +175,6 @@ std::vector<std::string> DataParallel::Impl::expect(SteppedOptimizer optimizer) 
   optimizer.holds.clear();  // not to keep them alive
   stepping = std::move(optimizer);
   return doubts;
-}
-
-bool DataParallel::Impl::holds_any(const SteppedOptimizer& optimizer) {
-  const auto is_of_model = [this](const at::Tensor& held) { return now.holds(held); };
-  const auto any = [&] {
-    return std::any_of(optimizer.holds.begin(), optimizer.holds.end(), is_of_model);
-  };
-  if (optimizer.holds.empty() || any()) return true;
-  look_at_model();
-  return any();
 }
 
 /// The parameters with gradients that this optimizer does not hold, in words; empty: none. Looked
@@ -241,7 +230,11 @@ StepReport DataParallel::Impl::step_with(torch::optim::Optimizer& optimizer, KFA
     preconditioner->step();
   }
   optimizer.step();
-  record_update(start);
+  if (options.recorder) {
+    std::vector<std::string> names;
+    for (const Parameter& p : x().state().trained) names.push_back(p.name);
+    record_update(*options.recorder, names, start, moment());
+  }
   discard_gradients();
   return report;
 }
@@ -283,14 +276,18 @@ StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates
       warn_no_backward();
     warn_not_preconditioned();
     if (!x().runner().in_step()) begin();
-    take_factor_spans(report);
+    if (!x().enqueues()) {  // else the host knows nothing of their times yet
+      report.factors = measured.factors;
+      for (const FactorSpan& span : report.factors)
+        x().runner().record_factor(span.factor, span.start_ns, span.end_ns);
+    }
     check_curvature(skips);
     run_rounds(report);
     if (!skips) require_own_gradients(report);
     loaded = false;
     if (report.infinite) ending = Ending::nothing, skips = true;
     if (ending != Ending::updates) x().runner().drain();
-    report.exposed_s += seconds_since(start);
+    report.exposed_s += Span{start, steady_ns()}.seconds();
     if (ending == Ending::gradients) {
       if (x().tensors().take_means(!second_order())) {
         note_infinite(report);
@@ -301,7 +298,12 @@ StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates
       if (second_order()) second_order()->take_all();
     }
     if (ending == Ending::nothing) discard_gradients();
-    if (ending == Ending::updates) update_as_they_arrive(std::move(optimizer));
+    if (ending == Ending::updates) {
+      std::vector<ArrivingBucket> buckets = x().arriving();
+      if (second_order()) second_order()->end_arriving();
+      discard_gradients();
+      updates.begin(x().runner(), std::move(optimizer), std::move(buckets));
+    }
     // A step that no rank computed teaches nothing.
     if (!skips && report.unused_everywhere < static_cast<int>(x().count().size())) learn();
     awaits_preconditioner = options.preconditioner && !skips && ending != Ending::updates;
@@ -327,27 +329,9 @@ void DataParallel::Impl::refuse(const std::string& why) {
 }
 
 void DataParallel::Impl::take_held(StepReport& report) {
-  report.held = updates.take_held();
-  measured.held = updates.take_waits();
+  std::tie(report.held, measured.held) = updates.take_held();
   for (const HeldSpan& span : report.held)
-    report.exposed_s += static_cast<double>(span.update_ns - span.start_ns) * 1e-9;
-}
-
-void DataParallel::Impl::take_factor_spans(StepReport& report) {
-  if (x().enqueues()) return;  // the host knows nothing of their times yet
-  report.factors = measured.factors;
-  for (const FactorSpan& span : report.factors)
-    x().runner().record_factor(span.factor, span.start_ns, span.end_ns);
-}
-
-void DataParallel::Impl::update_as_they_arrive(std::shared_ptr<PartialUpdates> optimizer) {
-  std::vector<ArrivingBucket> buckets = x().arriving();
-  if (second_order()) {
-    second_order()->end_arriving();
-    awaits_preconditioner = false;
-  }
-  discard_gradients();
-  updates.begin(x().runner(), std::move(optimizer), std::move(buckets));
+    report.exposed_s += Span{span.start_ns, span.update_ns}.seconds();
 }
 
 /// Refuses the step on all ranks if this rank cannot go on. Either layers were used in ways for
@@ -386,10 +370,21 @@ void DataParallel::Impl::run_rounds(StepReport& report) {
     if (watch->changed() || now != members) x().tensors().note_change();
     x().run_to_end();
     const StepTensors& tensors = x().tensors();
-    add_round(report);
+    report.variant = x().runner().graph().name;
+    report.copy_s += tensors.copy_s();
+    report.unused_here = tensors.unused_here();
+    report.unused_everywhere = tensors.unused_everywhere();
+    report.bytes += x().gradient_bytes();
+    report.host_waits += x().host_waits();
+    ++report.rounds;
     if (tensors.accepted()) return;
     x().runner().drain();
-    if (tensors.said(StepFlag::refused)) throw_refusal();
+    if (tensors.said(StepFlag::refused)) {  // every rank has seen the flag
+      comm::require_success(communicator, who, [&] {
+        if (tensors.refusal()) std::rethrow_exception(tensors.refusal());
+      });
+      throw InternalError(who + ": a step was refused by nobody");
+    }
     if (tensors.said(StepFlag::skipped)) return require_all_skip();
     if (tensors.said(StepFlag::infinite)) return note_infinite(report);
     bool again = false;
@@ -421,24 +416,6 @@ void DataParallel::Impl::take_late_infinite(StepReport& report) {
                     who, step));
 }
 
-void DataParallel::Impl::add_round(StepReport& report) {
-  const StepTensors& tensors = x().tensors();
-  report.variant = x().runner().graph().name;
-  report.copy_s += tensors.copy_s();
-  report.unused_here = tensors.unused_here();
-  report.unused_everywhere = tensors.unused_everywhere();
-  report.bytes += x().gradient_bytes();
-  report.host_waits += x().host_waits();
-  ++report.rounds;
-}
-
-void DataParallel::Impl::throw_refusal() {
-  comm::require_success(communicator, who, [this] {
-    if (x().tensors().refusal()) std::rethrow_exception(x().tensors().refusal());
-  });
-  throw InternalError(who + ": a step was refused by nobody");
-}
-
 void DataParallel::Impl::require_all_skip() {
   if (!x().tensors().said(StepFlag::finished)) return;
   const std::vector<std::string> acts = comm::gather_texts(
@@ -461,7 +438,7 @@ void DataParallel::Impl::follow_change() {
                                                               : watch->reshaped() ? "layouts"
                                                                                   : "",
                                                               who + ": changes of the model");
-  const bool replaced = std::find(changes.begin(), changes.end(), "members") != changes.end();
+  const bool replaced = std::ranges::find(changes, "members") != changes.end();
   const std::string before = fmt::format("before step {}", step);
   ModelState state = agreed_model(
       now.parameters, now.buffers, "", communicator, options,
@@ -476,7 +453,7 @@ void DataParallel::Impl::follow_change() {
                              who, before)
                : fmt::format("{}: weights, loaded or moved {}", who, before),
       now.parameters);
-  if (replaced || std::find(changes.begin(), changes.end(), "layouts") != changes.end()) {
+  if (replaced || std::ranges::find(changes, "layouts") != changes.end()) {
     make_exchange(std::move(state));
     if (replaced) take_members();
     // A gradient in .grad came since the last step, even if no hook ran.
@@ -488,13 +465,6 @@ void DataParallel::Impl::follow_change() {
 
 std::int64_t DataParallel::Impl::moment() const {
   return options.recorder ? options.recorder->now() : 0;
-}
-
-void DataParallel::Impl::record_update(std::int64_t start) {
-  if (!options.recorder) return;
-  std::vector<std::string> names;
-  for (const Parameter& p : x().state().trained) names.push_back(p.name);
-  torch_adapter::record_update(*options.recorder, names, start, moment());
 }
 
 void DataParallel::Impl::discard_gradients() {

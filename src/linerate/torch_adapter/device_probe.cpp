@@ -13,20 +13,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
-#include "linerate/calibrate/probe.hpp"
 #include "linerate/comm/fingerprint.hpp"
 #include "linerate/compress/coded_tensor.hpp"
 #include "linerate/compress/noise.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/core/intervals.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/exec/compression.hpp"
@@ -34,8 +31,6 @@
 #include "linerate/kfac/curvature_block.hpp"
 #include "linerate/kfac/factor_inverse.hpp"
 #include "linerate/kfac/preconditioner.hpp"
-#include "linerate/torch_adapter/stream_steps.hpp"
-#include "linerate/torch_adapter/streams/torch_stream_device.hpp"
 #include "linerate/torch_codecs/tensor_ops.hpp"
 
 namespace linerate::torch_adapter {
@@ -199,12 +194,6 @@ class ProbedNetwork {
   std::vector<ProbedBlock> layers_, squares_;
 };
 
-double seconds_of(const std::function<void()>& work) {
-  const std::int64_t start = steady_ns();
-  work();
-  return static_cast<double>(std::max<std::int64_t>(steady_ns() - start, 1)) * 1e-9;
-}
-
 /// Times all parts in turn, as a step computes its layers in turn. So a part's data has left the
 /// cache when the part comes again. The first round does not count.
 std::vector<double> medians_of(const std::vector<std::function<void()>>& parts,
@@ -213,8 +202,12 @@ std::vector<double> medians_of(const std::vector<std::function<void()>>& parts,
   std::vector<std::vector<double>> times(parts.size());
   for (int round = 0; round <= kRounds; ++round) {
     communicator.barrier("costs of K-FAC")->wait();
-    for (std::size_t i = 0; i < parts.size(); ++i)
-      if (const double s = seconds_of(parts[i]); round > 0) times[i].push_back(s);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::int64_t start = steady_ns();
+      parts[i]();
+      const Span took{start, std::max(steady_ns(), start + 1)};
+      if (round > 0) times[i].push_back(took.seconds());
+    }
   }
   std::vector<double> medians;
   for (const std::vector<double>& t : times) medians.push_back(median(t));
@@ -269,8 +262,8 @@ std::vector<doc::BatchSample> measure_batches(TimedQueue& queue, comm::Communica
     const std::vector<exec::CallTimes> times = queue.time(communicator, {one_by_one, together});
     samples.push_back({d, count, count * times[0].device_s, times[1].device_s});
   }
-  std::sort(samples.begin(), samples.end(),
-            [](const doc::BatchSample& x, const doc::BatchSample& y) { return x.dim < y.dim; });
+  std::ranges::sort(
+      samples, [](const doc::BatchSample& x, const doc::BatchSample& y) { return x.dim < y.dim; });
   return samples;
 }
 
@@ -344,28 +337,6 @@ class CodedSteps {
   std::int64_t number_ = 0;
 };
 
-/// How many tensors take turns: so many that each has left the caches when it comes again, as in a
-/// step, but not much memory.
-std::size_t tensors_in_turn(const compress::Shape& shape) {
-  constexpr std::int64_t kMemory = std::int64_t{512} << 20, kArrays = 5;  // bytes
-  const std::int64_t each = kArrays * size_of(DType::f32) * shape.elements;
-  return to_index(std::clamp<std::int64_t>(kMemory / each, 2, 8));
-}
-
-/// The work to time: encode(0), decode(0), encode(1) ..., keep(). Each is done for all tensors
-/// before the next begins.
-std::vector<exec::QueuedCalls> work_of(std::vector<std::unique_ptr<CodedSteps>>& tensors,
-                                       std::size_t rounds) {
-  const int count = static_cast<int>(tensors.size());
-  std::vector<exec::QueuedCalls> work;
-  for (std::size_t round = 0; round < rounds; ++round) {
-    work.push_back({count, [&tensors, round](int i) { tensors[to_index(i)]->encode(round); }});
-    work.push_back({count, [&tensors, round](int i) { tensors[to_index(i)]->decode(round); }});
-  }
-  work.push_back({count, [&tensors](int i) { tensors[to_index(i)]->keep(); }});
-  return work;
-}
-
 /// The times of one tensor's step, in seconds.
 struct CodedStepTimes {
   double encode_s = 0, decode_s = 0, host_s = 0;
@@ -410,11 +381,21 @@ TensorCodecTimes probe_tensor_codec(comm::Communicator& communicator, TimedQueue
     const at::Tensor gradient =
         at::from_blob(noise.data(), {shape.elements}, at::kFloat).to(queue.device());
     std::vector<std::unique_ptr<CodedSteps>> tensors;
-    for (std::size_t i = 0; i < tensors_in_turn(shape); ++i)
-      tensors.push_back(std::make_unique<CodedSteps>(*compressor, component, shape, gradient));
-    const CodedStepTimes step =
-        step_of(queue.time(communicator, work_of(tensors, compressor->rounds(shape).size())));
+    // So many that each has left the caches when it comes again, as in a step, but not much memory.
+    constexpr std::int64_t kMemory = std::int64_t{512} << 20, kArrays = 5;  // bytes
     const auto bytes = static_cast<double>(shape.elements * size_of(DType::f32));
+    const auto count = static_cast<int>(
+        std::clamp<std::int64_t>(kMemory / (kArrays * size_of(DType::f32) * shape.elements), 2, 8));
+    for (int i = 0; i < count; ++i)
+      tensors.push_back(std::make_unique<CodedSteps>(*compressor, component, shape, gradient));
+    // encode(0), decode(0), encode(1) ..., keep(). Each is done for all before the next begins.
+    std::vector<exec::QueuedCalls> work;
+    for (std::size_t round = 0; round < compressor->rounds(shape).size(); ++round) {
+      work.push_back({count, [&, round](int i) { tensors[to_index(i)]->encode(round); }});
+      work.push_back({count, [&, round](int i) { tensors[to_index(i)]->decode(round); }});
+    }
+    work.push_back({count, [&](int i) { tensors[to_index(i)]->keep(); }});
+    const CodedStepTimes step = step_of(queue.time(communicator, work));
     found.samples.encode.push_back({.bytes = bytes, .seconds = std::max(step.encode_s, 1e-9)});
     found.samples.decode.push_back({.bytes = bytes, .seconds = std::max(step.decode_s, 1e-9)});
     note_host(found.samples.name, queue.type(), step, bytes, found.notes);
@@ -428,11 +409,7 @@ TensorCodecTimes probe_tensor_codec(comm::Communicator& communicator, TimedQueue
 // Example with three marks after meet(). Mark 1 follows a barrier, mark 2 an all-reduce of 1 MB,
 // and mark 3 one of 4 MB. ends_ns() gives 20, 120 and 420 us. So the calls took 100 and 300 us.
 
-namespace {
-
-constexpr auto kProbe = "probe";
-
-}  // namespace
+static constexpr auto kProbe = "probe";
 
 GroupCallTrain::GroupCallTrain(comm::TensorGroup& group, comm::Communicator& communicator,
                                c10::Device device, std::int64_t largest_bytes)
@@ -451,8 +428,6 @@ void GroupCallTrain::meet() {
   marks_ = 0;
   mark();
 }
-
-void GroupCallTrain::mark() { clock_->set(marks_++, exec::LaneStreams::kComputeStream); }
 
 /// An all-reduce of one element serves as barrier: a rank goes on when all ranks have come.
 void GroupCallTrain::add_barrier() {

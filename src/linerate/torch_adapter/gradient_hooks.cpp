@@ -8,12 +8,9 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
-
-#include "linerate/torch_adapter/agreed_model.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -121,12 +118,6 @@ void EarlySending::wait_for_others() const {
 
 namespace {
 
-bool are_same(const NamedTensors& a, const NamedTensors& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
-    return x.second.is_same(y.second) && x.first == y.first;
-  });
-}
-
 template <typename Named>
 NamedTensors to_list(const Named& named) {
   NamedTensors list;
@@ -141,12 +132,16 @@ ModelMembers ModelMembers::of(torch::nn::Module& model) {
 }
 
 bool ModelMembers::operator==(const ModelMembers& other) const {
-  return are_same(parameters, other.parameters) && are_same(buffers, other.buffers);
+  const auto same = [](const auto& x, const auto& y) {
+    return x.second.is_same(y.second) && x.first == y.first;
+  };
+  return std::ranges::equal(parameters, other.parameters, same) &&
+         std::ranges::equal(buffers, other.buffers, same);
 }
 
 bool ModelMembers::holds(const at::Tensor& parameter) const {
-  return std::any_of(parameters.begin(), parameters.end(),
-                     [&](const auto& one) { return one.second.is_same(parameter); });
+  return std::ranges::any_of(parameters,
+                             [&](const auto& one) { return one.second.is_same(parameter); });
 }
 
 ChangingModel::ChangingModel(torch::nn::Module* model)
@@ -179,12 +174,11 @@ ModelWatch::ModelWatch(const NamedTensors& parameters, const NamedTensors& buffe
 }
 
 bool ModelWatch::changed() const {
-  return std::any_of(seen_.begin(), seen_.end(),
-                     [](const Seen& s) { return s.moved() || s.reshaped(); });
+  return std::ranges::any_of(seen_, [](const Seen& s) { return s.moved() || s.reshaped(); });
 }
 
 bool ModelWatch::reshaped() const {
-  return std::any_of(seen_.begin(), seen_.end(), [](const Seen& s) { return s.reshaped(); });
+  return std::ranges::any_of(seen_, [](const Seen& s) { return s.reshaped(); });
 }
 
 void ModelWatch::accept() {

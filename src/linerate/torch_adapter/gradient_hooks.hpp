@@ -70,12 +70,11 @@ class GradientCount {
   ParameterStep& operator[](std::size_t p) { return step_[p]; }
   const ParameterStep& operator[](std::size_t p) const { return step_[p]; }
   bool any() const {
-    return std::any_of(step_.begin(), step_.end(), [](const ParameterStep& s) { return s.used; });
+    return std::ranges::any_of(step_, [](const ParameterStep& s) { return s.used; });
   }
   /// Gradients came that are to be exchanged; those that only accumulated do not count.
   bool any_to_exchange() const {
-    return std::any_of(step_.begin(), step_.end(),
-                       [](const ParameterStep& s) { return s.gradients > 0; });
+    return std::ranges::any_of(step_, [](const ParameterStep& s) { return s.gradients > 0; });
   }
   /// Whether the last gradient of this step is there, judged by earlier steps.
   bool is_complete(std::size_t p) const { return !learning_ && step_[p].gradients == expected_[p]; }
@@ -96,7 +95,7 @@ class GradientCount {
     return ready;
   }
   /// Ends a step from which there is nothing to learn.
-  void discard() { std::fill(step_.begin(), step_.end(), ParameterStep{}); }
+  void discard() { std::ranges::fill(step_, ParameterStep{}); }
 
  private:
   static constexpr int kPatience = 3;

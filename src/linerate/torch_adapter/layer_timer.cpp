@@ -109,7 +109,7 @@ LayerTimer::State::State(const std::vector<std::pair<std::string, at::Tensor>>& 
     const std::size_t dot = name.rfind('.');
     const std::string path =
         dot == std::string::npos ? std::string("(model)") : name.substr(0, dot);
-    auto known = std::find(layers.begin(), layers.end(), path);
+    auto known = std::ranges::find(layers, path);
     if (known == layers.end()) known = layers.insert(layers.end(), path);
     const int layer = static_cast<int>(known - layers.begin());
     layer_of_parameter.push_back(layer);
@@ -141,7 +141,7 @@ void LayerTimer::begin_forward() {
   s.boundaries.clear();
   s.step.forward.clear();
   s.step.backward.clear();
-  std::fill(s.step.ready_ns.begin(), s.step.ready_ns.end(), -1);
+  std::ranges::fill(s.step.ready_ns, -1);
   std::fill(s.fired.begin(), s.fired.end(), false);
   s.watch<&State::forward_operator>(at::RecordScope::FUNCTION);
   s.step.forward_start_ns = steady_ns();

@@ -6,8 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
-#include <set>
 #include <span>
 #include <utility>
 
@@ -21,19 +19,11 @@
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
-#include "linerate/torch_adapter/curvature_exchange.hpp"
 #include "linerate/torch_adapter/device_probe.hpp"
 #include "linerate/torch_adapter/stream_compression.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
-
-std::vector<at::Tensor> sent_buffers(const ModelState& state, BufferPolicy policy) {
-  std::vector<at::Tensor> tensors;
-  if (policy == BufferPolicy::broadcast)
-    for (const auto& [name, tensor] : state.buffers) tensors.push_back(tensor);
-  return tensors;
-}
 
 /// By parameter: the K-FAC block that its gradient belongs to, -1 if there is none.
 std::vector<std::int32_t> blocks_of(const std::vector<Parameter>& parameters,
@@ -78,12 +68,6 @@ std::int32_t bucket_arriving_with(const doc::TaskGraph& graph, std::uint32_t tas
                                                                                            : -1;
 }
 
-bool is_coded_there(const doc::Component& extra) {
-  const std::vector<doc::Component> compressors = plan::compressors_in(extra);
-  return std::all_of(compressors.begin(), compressors.end(),
-                     [](const doc::Component& one) { return StreamCompression::codes(one.name); });
-}
-
 /// Throws UsageError for a strategy that needs operations which a device cannot just enqueue.
 void require_enqueued(const DataParallelOptions& options) {
   const auto refuse = [&](const std::string& what) {
@@ -95,7 +79,9 @@ void require_enqueued(const DataParallelOptions& options) {
   };
   const doc::Strategy strategy = plan::with_exchange(doc::parse_strategy(options.strategy));
   for (const doc::Component& extra : strategy.extras)
-    if (!plan::is(extra, plan::Extra::curvature) && !is_coded_there(extra))
+    if (!plan::is(extra, plan::Extra::curvature) &&
+        !std::ranges::all_of(plan::compressors_in(extra), &StreamCompression::codes,
+                             &doc::Component::name))
       refuse(fmt::format("\"{}\"", doc::to_text(extra)));
   // Only the text shows timers now: plans have them once times are measured.
   if (const std::string* timer = strategy.exchange.find("timer"); timer && *timer == "clock")
@@ -128,8 +114,10 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
       memory_(communicator.reads_pieces() && options.device_group.empty()),
       count_(state_.trained.size()),
       compression_(memory_, communicator.rank(), communicator.size(), options.seed),
-      tensors_(state_.trained, sent_buffers(state_, options.buffers), count_, memory_,
-               compression_),
+      tensors_(
+          state_.trained,
+          tensors_of(options.buffers == BufferPolicy::broadcast ? state_.buffers : NamedTensors()),
+          count_, memory_, compression_),
       pre_(KfacInside::preconditioner(options.preconditioner)),
       uses_(pre_ ? 2 * pre_->blocks().size() : 0),
       block_of_(blocks_of(state_.trained, pre_)) {
@@ -145,9 +133,27 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
     if (kfac_) planning.second_order->measured = kfac_->sharing != plan::Sharing::dp;
     planner_.emplace(communicator, planned(state_.trained, block_of_), std::move(planning));
   });
-  warn_of_idle_ranks();
+  if (kfac_ && communicator.rank() == 0) {
+    const auto layers = static_cast<std::int64_t>(planner_->plan()->blocks.size());
+    const std::string idle = plan::idle_ranks(*kfac_, layers, communicator.size());
+    if (!idle.empty()) log::warning(idle);
+  }
   tensors_.register_with(*runner_);
-  if (pre_) share_curvature();
+  if (pre_) {
+    // A device enqueues this before ranks have said which parameters they use.
+    const auto add_means = [this](std::int32_t block, auto& parameters, auto& means) {
+      for (std::size_t p = 0; p < block_of_.size(); ++p) {
+        if (block_of_[p] != block) continue;
+        parameters.push_back(state_.trained[p].tensor);
+        means.push_back(streams_ ? memory_.view(tensors_.position_of(p)) : tensors_.mean(p));
+      }
+    };
+    curvature_.emplace(
+        *pre_, memory_, communicator_,
+        CurvatureExchange::Gradients{[this] { return tensors_.accepted(); }, add_means});
+    curvature_->register_with(*runner_);
+    pre_->follow([planned = *kfac_](std::int64_t step) { return planned.update_of_step(step); });
+  }
   take_plan();
   if (streams_) streams_->measure(planner_->needs_times());
 }
@@ -176,29 +182,6 @@ void ParameterExchange::make_runner(const DataParallelOptions& options, const st
   if (pre_) pre_->set_enqueues(true);
 }
 
-void ParameterExchange::warn_of_idle_ranks() const {
-  if (!kfac_ || communicator_.rank() != 0) return;
-  const auto layers = static_cast<std::int64_t>(planner_->plan()->blocks.size());
-  const std::string idle = plan::idle_ranks(*kfac_, layers, communicator_.size());
-  if (!idle.empty()) log::warning(idle);
-}
-
-void ParameterExchange::share_curvature() {
-  // A device enqueues this before ranks have said which parameters they use.
-  const auto add_means = [this](std::int32_t block, auto& parameters, auto& means) {
-    for (std::size_t p = 0; p < block_of_.size(); ++p) {
-      if (block_of_[p] != block) continue;
-      parameters.push_back(state_.trained[p].tensor);
-      means.push_back(streams_ ? memory_.view(tensors_.position_of(p)) : tensors_.mean(p));
-    }
-  };
-  curvature_.emplace(
-      *pre_, memory_, communicator_,
-      CurvatureExchange::Gradients{[this] { return tensors_.accepted(); }, add_means});
-  curvature_->register_with(*runner_);
-  pre_->follow([planned = *kfac_](std::int64_t step) { return planned.update_of_step(step); });
-}
-
 /// Hands a new plan to the runner, the codecs, the tensors and K-FAC. The runner comes first: after
 /// its set_plan() no task uses the memory that the others free.
 void ParameterExchange::take_plan() {
@@ -215,22 +198,18 @@ void ParameterExchange::take_plan() {
                                                            : SlotOrder::logical);
 }
 
-/// The name of the variant that the next step runs. It is put together from four things: whether
-/// gradients may leave early, the compressor's phase, K-FAC's updates that are due, and whether
-/// batches are weighted.
-std::string ParameterExchange::variant(Sending sending, bool is_weighted) const {
+/// The name of the variant that the step runs is put together from four things: whether gradients
+/// may leave early, the compressor's phase, K-FAC's updates that are due, and whether batches are
+/// weighted.
+void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> samples,
+                              const std::string& label) {
+  const doc::Plan& plan = *planner_->plan();
   const bool is_first = sending == Sending::after_backward || planner_->steps() == 0;
   std::string name =
       plan::in_phase(is_first ? plan::kFirstStep : plan::kSteady, compression().phase());
   if (curvature_)
     name = plan::in_phase(name, plan::name_of(kfac_->update_of_step(curvature_->step())));
-  return is_weighted ? plan::weighted(name) : name;
-}
-
-void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> samples,
-                              const std::string& label) {
-  const doc::Plan& plan = *planner_->plan();
-  const std::string name = variant(sending, samples.has_value());
+  if (samples) name = plan::weighted(name);
   const std::int32_t index = plan.variant_index(name);
   LINERATE_CHECK(index >= 0, fmt::format("strategy {}: no variant \"{}\"", plan.strategy, name));
   runner_->compute(
@@ -298,12 +277,23 @@ void ParameterExchange::run_to_end() {
   if (!tensors_.accepted()) runner_->drain();
   std::exception_ptr differs;  // the step ends all the same
   try {
-    require_same_scale();
+    // All-gathers of "dear" may be in flight, and ranks could begin them and this comparison in
+    // different orders, so they are waited for first.
+    if (tensors_.accepted() && tensors_.is_rescaled()) {
+      if (!streams_) runner_->drain();
+      tensors_.require_same_scale(communicator_, label_);
+    }
   } catch (const std::exception&) {
     differs = std::current_exception();
     runner_->drain();
   }
-  keep_or_drop(tensors_.accepted() && !differs);
+  const bool counts = tensors_.accepted() && !differs;
+  if (counts && compression().sees_dense_means()) {
+    runner_->drain();
+    tensors_.pass_dense_means(compression_);
+  }
+  counts ? compression().keep(untaken()) : compression().drop();
+  if (curvature_) curvature_->end_round(counts);
   // The caller does the rest of the step: preconditioning, update, loading. The plan has it as
   // tasks.
   runner_->report_all(doc::TaskKind::precondition);  // of the last step: updates waited for it
@@ -312,24 +302,6 @@ void ParameterExchange::run_to_end() {
   if (!differs) return;
   runner_->drain();  // of what these have let go
   std::rethrow_exception(differs);
-}
-
-/// Compares the loss scales of all ranks if the flags call for it. All-gathers of "dear" may be in
-/// flight, and ranks could begin them and this comparison in different orders, so they are waited
-/// for first.
-void ParameterExchange::require_same_scale() {
-  if (!tensors_.accepted() || !tensors_.is_rescaled()) return;
-  if (!streams_) runner_->drain();
-  tensors_.require_same_scale(communicator_, label_);
-}
-
-void ParameterExchange::keep_or_drop(bool counts) {
-  if (counts && compression().sees_dense_means()) {
-    runner_->drain();
-    tensors_.pass_dense_means(compression_);
-  }
-  counts ? compression().keep(untaken()) : compression().drop();
-  if (curvature_) curvature_->end_round(counts);
 }
 
 /// The names of parameters whose means nobody takes. As a rule these are the parameters that no

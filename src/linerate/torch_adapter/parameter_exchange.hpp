@@ -88,15 +88,10 @@ class ParameterExchange {
  private:
   void make_runner(const DataParallelOptions& options, const std::string& who);
   void enter_backward();
-  void warn_of_idle_ranks() const;
-  void share_curvature();
   void report_curvature_of(std::int32_t block);
-  void require_same_scale();
-  void keep_or_drop(bool counts);
   std::set<std::string> untaken();
   EnqueuedSteps enqueued_steps();
   std::size_t blocks() const { return curvature_ ? uses_.size() / 2 : 0; }
-  std::string variant(Sending sending, bool weighted) const;
 
   comm::Communicator& communicator_;
   const ModelState state_;

@@ -14,9 +14,8 @@
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
-#include <map>
+#include <array>
 #include <typeinfo>
-#include <utility>
 
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
@@ -31,13 +30,6 @@ using torch::optim::OptimizerParamGroup;
 using torch::optim::OptimizerParamState;
 
 void* key_of(const at::Tensor& parameter) { return parameter.unsafeGetTensorImpl(); }
-
-void take_momentum(SteppedOptimizer& optimizer, const char* name, double momentum,
-                   compress::StepsBy with) {
-  if (optimizer.steps_by != compress::StepsBy::gradients) return;  // of another group
-  optimizer.name = momentum > 0 ? fmt::format("{}(momentum={})", name, momentum) : name;
-  if (momentum > 0) optimizer.steps_by = with;
-}
 
 /// A parameter's state that clears a flag when it is destroyed: with its optimizer, or because it
 /// was replaced. LibTorch reports neither.
@@ -73,30 +65,17 @@ OptimizerKind kind_from() {
           }};
 }
 
-const std::vector<OptimizerKind>& optimizer_kinds() {
+const OptimizerKind* kind_of(const torch::optim::Optimizer& optimizer) {
   namespace optim = torch::optim;
-  static const std::vector<OptimizerKind> all = {
+  static const std::array all = {
       kind_from<optim::SGD, optim::SGDOptions, optim::SGDParamState>(),
       kind_from<optim::Adam, optim::AdamOptions, optim::AdamParamState>(),
       kind_from<optim::AdamW, optim::AdamWOptions, optim::AdamWParamState>(),
       kind_from<optim::Adagrad, optim::AdagradOptions, optim::AdagradParamState>(),
       kind_from<optim::RMSprop, optim::RMSpropOptions, optim::RMSpropParamState>()};
-  return all;
-}
-
-const OptimizerKind* kind_of(const torch::optim::Optimizer& optimizer) {
-  const auto found =
-      std::find_if(optimizer_kinds().begin(), optimizer_kinds().end(),
-                   [&](const OptimizerKind& k) { return *k.type == typeid(optimizer); });
-  return found == optimizer_kinds().end() ? nullptr : &*found;
-}
-
-/// Steps the optimizer if any of its parameters has a gradient. In capture() these are parameters
-/// of no part, whose gradients are there already.
-void step_what_has_gradients(torch::optim::Optimizer& optimizer) {
-  for (const auto& group : optimizer.param_groups())
-    for (const at::Tensor& p : group.params())
-      if (p.grad().defined()) return static_cast<void>(optimizer.step());
+  for (const OptimizerKind& kind : all)
+    if (*kind.type == typeid(optimizer)) return &kind;
+  return nullptr;
 }
 
 }  // namespace
@@ -106,14 +85,19 @@ SteppedOptimizer described(const torch::optim::Optimizer& optimizer) {
   SteppedOptimizer one;
   one.name = "the optimizer";
   one.identity = reinterpret_cast<std::uintptr_t>(&optimizer);
+  const auto take_momentum = [&one](const char* name, double momentum, StepsBy with) {
+    if (one.steps_by != StepsBy::gradients) return;  // of another group
+    one.name = momentum > 0 ? fmt::format("{}(momentum={})", name, momentum) : name;
+    if (momentum > 0) one.steps_by = with;
+  };
   for (const OptimizerParamGroup& group : optimizer.param_groups()) {
     one.holds.insert(one.holds.end(), group.params().begin(), group.params().end());
     if (!group.has_options()) continue;
     const OptimizerOptions* options = &group.options();
     if (const auto* sgd = dynamic_cast<const torch::optim::SGDOptions*>(options)) {
-      take_momentum(one, "SGD", sgd->momentum(), StepsBy::sum);
+      take_momentum("SGD", sgd->momentum(), StepsBy::sum);
     } else if (const auto* rms = dynamic_cast<const torch::optim::RMSpropOptions*>(options)) {
-      take_momentum(one, "RMSprop", rms->momentum(), StepsBy::average);
+      take_momentum("RMSprop", rms->momentum(), StepsBy::average);
     } else if (dynamic_cast<const torch::optim::AdamOptions*>(options)) {
       one.name = "Adam", one.steps_by = StepsBy::adams;
     } else if (dynamic_cast<const torch::optim::AdamWOptions*>(options)) {
@@ -123,7 +107,6 @@ SteppedOptimizer described(const torch::optim::Optimizer& optimizer) {
   return one;
 }
 
-PartialOptimizer::PartialOptimizer() = default;
 PartialOptimizer::~PartialOptimizer() = default;
 
 bool PartialOptimizer::can_take_apart(const torch::optim::Optimizer& optimizer) {
@@ -133,7 +116,11 @@ bool PartialOptimizer::can_take_apart(const torch::optim::Optimizer& optimizer) 
 /// Steps the parameters that no part has, then gives the twin the options and state of now.
 void PartialOptimizer::capture(const std::vector<std::vector<at::Tensor>>& parts) {
   optimizer_ = next_;
-  step_what_has_gradients(*optimizer_);
+  if (std::ranges::any_of(optimizer_->param_groups(), [](const OptimizerParamGroup& group) {
+        return std::ranges::any_of(group.params(),
+                                   [](const at::Tensor& p) { return p.grad().defined(); });
+      }))
+    optimizer_->step();
   if (!has_twin()) make_twin();
   for (std::size_t g = 0; g < twin_->param_groups().size(); ++g)
     twin_->param_groups()[g].set_options(optimizer_->param_groups()[g].options().clone());
@@ -168,11 +155,10 @@ bool PartialOptimizer::has_twin() const {
   };
   if (!twin_ || typeid(*twin_) != typeid(*optimizer_)) return false;
   const auto &groups = optimizer_->param_groups(), &twins = twin_->param_groups();
-  return std::equal(groups.begin(), groups.end(), twins.begin(), twins.end(),
-                    [&](const OptimizerParamGroup& group, const OptimizerParamGroup& twin) {
-                      return std::equal(group.params().begin(), group.params().end(),
-                                        twin.params().begin(), twin.params().end(), is_double);
-                    });
+  return std::ranges::equal(groups, twins,
+                            [&](const OptimizerParamGroup& group, const OptimizerParamGroup& twin) {
+                              return std::ranges::equal(group.params(), twin.params(), is_double);
+                            });
 }
 
 void PartialOptimizer::make_twin() {
@@ -237,7 +223,7 @@ namespace {
 
 void append(const ArrivingBucket& from, std::size_t k, ArrivingBucket& to) {
   for (const exec::TaskId& arrival : from.arrivals)
-    if (std::find(to.arrivals.begin(), to.arrivals.end(), arrival) == to.arrivals.end())
+    if (std::ranges::find(to.arrivals, arrival) == to.arrivals.end())
       to.arrivals.push_back(arrival);
   to.infinite = from.infinite;
   if (to.arrays.empty() || !to.arrays.back().is_same(from.arrays.at(0)))
@@ -363,20 +349,24 @@ void DelayedUpdates::before_use(std::size_t bucket) {
 
 /// Waits for a bucket's gradients and updates its parameters. The mutex is held all the while,
 /// because an operator on another thread must not read weights that are being written.
-void DelayedUpdates::update(std::size_t bucket) {
+void DelayedUpdates::update(std::size_t asked) {
   const at::DisableRecordFunctionGuard own_operators_pass;
   const c10::NoGradGuard no_grad;
-  const std::int64_t asked_ns = steady_ns(), asked = runner_->moment();
-  for (const exec::TaskId& arrival : buckets_[bucket].arrivals) runner_->wait_for(arrival);
+  const std::int64_t asked_ns = steady_ns(), asked_at = runner_->moment();
+  for (const exec::TaskId& arrival : buckets_[asked].arrivals) runner_->wait_for(arrival);
   const std::int64_t start_ns = steady_ns();
-  waits_.push_back({asked, runner_->moment()});
+  waits_.push_back({asked_at, runner_->moment()});
   const std::int64_t start = moment();
-  const std::vector<std::size_t> which = to_update_with(bucket);
+  const std::vector<std::size_t> which = to_update_with(asked);
   std::vector<std::vector<at::Tensor>> gradients;
   for (const std::size_t b : which) {
     ArrivingBucket& updated = buckets_[b];
-    drop_replaced(b);
-    drop_infinite(updated);
+    for (std::size_t k = 0; k < updated.parameters.size(); ++k)
+      if (updated.parameters[k].const_data_ptr() != memory_[b][k]) updated.gradients[k].reset();
+    // Several buckets may view one array, which is cleared once.
+    if (updated.infinite.defined())
+      for (const at::Tensor& array : updated.arrays)
+        if (dropped_.insert(array.const_data_ptr()).second) array.masked_fill_(updated.infinite, 0);
     if (updated.prepare) updated.prepare(updated.parameters, updated.gradients);
     gradients.push_back(std::move(updated.gradients));
   }
@@ -384,7 +374,16 @@ void DelayedUpdates::update(std::size_t bucket) {
   const std::int64_t end_ns = steady_ns();
   held_.push_back({asked_ns, start_ns, end_ns});
   const std::int64_t end = moment();
-  for (const std::size_t b : which) end_update(b, start, end);
+  for (const std::size_t b : which) {
+    ArrivingBucket& bucket = buckets_[b];
+    if (recorder_) record_update(*recorder_, bucket.names, start, end);
+    done_[b] = true;
+    waiting_weights().remove(
+        [&](const WaitingWeight& w) { return w.updates == this && w.bucket == b; });
+    bucket.gradients.clear();
+    bucket.prepare = {};
+    --left_;
+  }
   if (left_ == 0) optimizer_->release();
 }
 
@@ -396,42 +395,14 @@ std::vector<std::size_t> DelayedUpdates::to_update_with(std::size_t asked) const
   std::vector<std::size_t> which{asked};
   if (!optimizer_->is_shorter_together() || (recorder_ && recorder_->keeps())) return which;
   for (std::size_t b = 0; b < buckets_.size(); ++b)
-    if (b != asked && !done_[b] && !buckets_[b].prepare && has_arrived(buckets_[b]))
+    if (b != asked && !done_[b] && !buckets_[b].prepare &&
+        std::ranges::all_of(buckets_[b].arrivals,
+                            [this](const exec::TaskId& one) { return runner_->is_done(one); }))
       which.push_back(b);
   return which;
 }
 
-bool DelayedUpdates::has_arrived(const ArrivingBucket& bucket) const {
-  return std::all_of(bucket.arrivals.begin(), bucket.arrivals.end(),
-                     [this](const exec::TaskId& arrival) { return runner_->is_done(arrival); });
-}
-
 std::int64_t DelayedUpdates::moment() const { return recorder_ ? recorder_->now() : 0; }
-
-void DelayedUpdates::end_update(std::size_t index, std::int64_t start, std::int64_t end) {
-  ArrivingBucket& bucket = buckets_[index];
-  if (recorder_) record_update(*recorder_, bucket.names, start, end);
-  done_[index] = true;
-  waiting_weights().remove(
-      [&](const WaitingWeight& w) { return w.updates == this && w.bucket == index; });
-  bucket.gradients.clear();
-  bucket.prepare = {};
-  --left_;
-}
-
-void DelayedUpdates::drop_replaced(std::size_t index) {
-  ArrivingBucket& bucket = buckets_[index];
-  for (std::size_t k = 0; k < bucket.parameters.size(); ++k)
-    if (bucket.parameters[k].const_data_ptr() != memory_[index][k]) bucket.gradients[k].reset();
-}
-
-/// Sets the gradients to zero on the device if the step's means were not finite. Several buckets
-/// may view one array, which is cleared once.
-void DelayedUpdates::drop_infinite(ArrivingBucket& bucket) {
-  if (!bucket.infinite.defined()) return;
-  for (const at::Tensor& array : bucket.arrays)
-    if (dropped_.insert(array.const_data_ptr()).second) array.masked_fill_(bucket.infinite, 0);
-}
 
 void DelayedUpdates::settle() {
   const std::lock_guard lock(mutex_);
@@ -443,14 +414,9 @@ void DelayedUpdates::settle() {
   });
 }
 
-std::vector<HeldSpan> DelayedUpdates::take_held() {
+std::pair<std::vector<HeldSpan>, std::vector<Span>> DelayedUpdates::take_held() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(held_, {});
-}
-
-std::vector<Span> DelayedUpdates::take_waits() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(waits_, {});
+  return {std::exchange(held_, {}), std::exchange(waits_, {})};
 }
 
 }  // namespace linerate::torch_adapter

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "linerate/core/intervals.hpp"
@@ -44,7 +45,6 @@ SteppedOptimizer described(const torch::optim::Optimizer& optimizer);
 /// step.
 class PartialOptimizer final : public PartialUpdates {
  public:
-  PartialOptimizer();
   ~PartialOptimizer() override;
 
   /// Whether it is one of LibTorch's own optimizers that treat each parameter by itself: SGD, Adam,
@@ -142,20 +142,14 @@ class DelayedUpdates {
   /// failed with, also if it failed before an operator.
   void settle();
   /// The stretches of time in which the program was held, waiting and updating, since the last
-  /// call.
-  std::vector<HeldSpan> take_held();
-  /// The part of these in which it waited for gradients, by moments of the runner.
-  std::vector<Span> take_waits();
+  /// call. And the part of these in which it waited for gradients, by moments of the runner.
+  std::pair<std::vector<HeldSpan>, std::vector<Span>> take_held();
 
  private:
   void update(std::size_t bucket);
   std::vector<std::size_t> to_update_with(std::size_t bucket) const;
-  bool has_arrived(const ArrivingBucket& bucket) const;
   /// For the recorder.
   std::int64_t moment() const;
-  void end_update(std::size_t bucket, std::int64_t start, std::int64_t end);
-  void drop_replaced(std::size_t bucket);
-  void drop_infinite(ArrivingBucket& bucket);
 
   exec::Recorder* recorder_;
   exec::StepRunner* runner_ = nullptr;
@@ -163,7 +157,7 @@ class DelayedUpdates {
   std::vector<ArrivingBucket> buckets_;
   std::vector<std::vector<const void*>> memory_;  // of their parameters at begin()
   std::vector<bool> done_;
-  std::set<const void*> dropped_;  // arrays of this step that drop_infinite() has seen
+  std::set<const void*> dropped_;  // arrays of this step that were cleared if infinite
   std::atomic<std::size_t> left_ = 0;
   std::exception_ptr failure_;
   std::shared_ptr<PartialUpdates> optimizer_;

@@ -19,14 +19,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <type_traits>
-#include <utility>
 
 #include "linerate/compress/method/formats.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
-#include "linerate/core/keep_memory.hpp"
-#include "linerate/torch_adapter/agreed_model.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -42,36 +39,21 @@ c10::Device device_of(const std::vector<const Parameter*>& parameters) {
   return parameters.front()->tensor.device();
 }
 
-at::DimVector strides_of(const Parameter& like, SlotOrder order) {
-  if (order == SlotOrder::logical) return c10::contiguous_strides(like.sizes);
-  return {like.strides.begin(), like.strides.end()};
-}
-
-double largest_magnitude(const at::Tensor& values) {
-  if (values.numel() == 0) return 0;
-  const auto [least, most] = at::aminmax(values);
-  return std::max(-least.item<double>(), most.item<double>());
-}
-
-bool same_layout(const doc::Payload& a, const doc::Payload& b) {
-  return a.dtype == b.dtype && a.begin == b.begin && a.end == b.end && a.flags == b.flags &&
-         a.padded == b.padded;
-}
-
 }  // namespace
-
-bool PayloadMemory::has_buckets_of(const doc::TaskGraph& graph) const {
-  const auto buckets = graph.buckets();
-  return !buckets_.empty() && graph.members == members_ &&
-         std::equal(buckets.begin(), buckets.end(), buckets_.begin(), buckets_.end(), same_layout);
-}
 
 /// Variants of a plan may take turns from step to step. Buckets that are the same stay where they
 /// are, with .grad as views of them. Other payloads are kept by variant.
 void PayloadMemory::lay_out(const doc::TaskGraph& graph,
                             const std::vector<const Parameter*>& parameter_at) {
   if (graph_ == &graph) return;
-  if (!has_buckets_of(graph)) make_buckets(graph, parameter_at);
+  const auto buckets = graph.buckets();
+  const bool are_alike =
+      !buckets_.empty() && graph.members == members_ &&
+      std::ranges::equal(buckets, buckets_, [](const doc::Payload& a, const doc::Payload& b) {
+        return a.dtype == b.dtype && a.begin == b.begin && a.end == b.end && a.flags == b.flags &&
+               a.padded == b.padded;
+      });
+  if (!are_alike) make_buckets(graph, parameter_at);
   graph_ = &graph;
   values_.resize(buckets_.size());
   // Payloads other than buckets, made once for each variant.
@@ -108,7 +90,9 @@ void PayloadMemory::make_buckets(const doc::TaskGraph& graph,
       // Not as_strided(): optimizers detach_() gradients in zero_grad(), which autograd refuses for
       // views.
       slots_[position] = at::zeros({0}, values.options());
-      slots_[position].set_(values.storage(), offset, like.sizes, strides_of(like, order_));
+      slots_[position].set_(values.storage(), offset, like.sizes,
+                            order_ == SlotOrder::logical ? c10::contiguous_strides(like.sizes)
+                                                         : at::DimVector(like.strides));
       offset += c10::multiply_integers(like.sizes);
     }
     LINERATE_CHECK(offset + bucket.flags == bucket.elements,
@@ -215,10 +199,9 @@ void PayloadMemory::drop_if(const at::Tensor& none) {
 }
 
 std::int32_t PayloadMemory::encoded_of(std::int32_t bucket) const {
-  const auto at = std::find_if(graph_->payloads.begin(), graph_->payloads.end(),
-                               [bucket](const doc::Payload& p) { return p.of == bucket; });
-  return at == graph_->payloads.end() ? -1
-                                      : static_cast<std::int32_t>(at - graph_->payloads.begin());
+  const auto& all = graph_->payloads;
+  const auto at = std::ranges::find(all, bucket, &doc::Payload::of);
+  return at == all.end() ? -1 : static_cast<std::int32_t>(at - all.begin());
 }
 
 at::Tensor& PayloadMemory::encoded_values(std::int32_t bucket) {
@@ -237,7 +220,10 @@ void PayloadMemory::encode(std::int32_t bucket, std::optional<int> ranks, bool m
   at::Tensor& encoded = encoded_values(bucket);
   if (ranks && encoded.scalar_type() == at::kHalf) {
     const double limit = compress::half_limit(DType::f16, *ranks) / static_cast<double>(*ranks);
-    if (!may_read || largest_magnitude(values) > limit)
+    const auto is_beyond = [&](const std::tuple<at::Tensor, at::Tensor>& of) {
+      return std::max(-std::get<0>(of).item<double>(), std::get<1>(of).item<double>()) > limit;
+    };
+    if (!may_read || (values.numel() > 0 && is_beyond(at::aminmax(values))))
       values.copy_(at::where(at::isfinite(values), values.clamp(-limit, limit), values));
   }
   encoded.copy_(values);
@@ -248,8 +234,7 @@ void PayloadMemory::decode(std::int32_t bucket) {
 }
 
 at::Tensor& PayloadMemory::only(doc::Content content) {
-  const auto at = std::find_if(graph_->payloads.begin(), graph_->payloads.end(),
-                               [content](const doc::Payload& p) { return p.content == content; });
+  const auto at = std::ranges::find(graph_->payloads, content, &doc::Payload::content);
   LINERATE_CHECK(at != graph_->payloads.end(), graph_->name + " has no such payload");
   return values_[to_index(at - graph_->payloads.begin())];
 }

@@ -131,7 +131,6 @@ class PayloadMemory : public exec::Payloads {
     std::vector<More> more;  // added then
   };
 
-  bool has_buckets_of(const doc::TaskGraph& graph) const;
   void make_buckets(const doc::TaskGraph& graph, const std::vector<const Parameter*>& parameter_at);
   /// The payload that encodes a bucket, -1 if none does.
   std::int32_t encoded_of(std::int32_t bucket) const;

@@ -12,11 +12,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
-#include <optional>
 #include <set>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -27,7 +24,6 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/cost/cost_model.hpp"
-#include "linerate/doc/plan.hpp"
 #include "linerate/sim/simulate.hpp"
 
 namespace linerate::torch_adapter {
@@ -43,32 +39,18 @@ doc::Cluster nominal_cluster(int ranks) {
   return cluster;
 }
 
-/// Whether a payload is neither gradients nor what stands for them: flags, buffers, counts.
-bool is_bookkeeping(doc::Content content) {
-  return content == doc::Content::flags || content == doc::Content::buffers ||
-         content == doc::Content::samples || content == doc::Content::counts;
-}
-
 /// Adds the collectives with which the plan moves gradients, factors and inverses.
 void add_collectives(const doc::Plan& plan, std::vector<Collective>& kinds) {
   for (const doc::TaskGraph& graph : plan.variants)
     for (const doc::Task& task : graph.tasks) {
       if (!is_communication(task.kind)) continue;
-      if (is_bookkeeping(graph.payloads[to_index(task.first)].content)) continue;
+      const doc::Content content = graph.payloads[to_index(task.first)].content;
+      if (content == doc::Content::flags || content == doc::Content::buffers ||
+          content == doc::Content::samples || content == doc::Content::counts)
+        continue;  // neither gradients nor what stands for them
       const Collective kind = collective_of(task.kind);
-      if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+      if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
     }
-}
-
-/// The strategy with which "auto" begins. Throws UsageError for options of "auto".
-doc::Strategy begun_with_ddp(doc::Strategy strategy) {
-  if (!strategy.exchange.options.empty())
-    throw UsageError(
-        fmt::format("strategy {}: auto takes the place of an exchange and has no options; name the "
-                    "compressors that it may use after an exchange: \"ddp+{}\"",
-                    doc::to_text(strategy), doc::to_text(strategy.exchange)));
-  strategy.exchange = {"ddp", {}};
-  return strategy;
 }
 
 /// The strategy with ddp in the place of its exchange, and the same wire format.
@@ -104,7 +86,15 @@ RunPlanner::RunPlanner(comm::Communicator& communicator, std::vector<doc::Gradie
       parameters_(std::move(parameters)),
       options_(std::move(options)) {
   const bool chooses = plan::is(options_.strategy.exchange, plan::Extra::automatic);
-  if (chooses) options_.strategy = begun_with_ddp(options_.strategy);
+  if (chooses) {
+    doc::Component& exchange = options_.strategy.exchange;
+    if (!exchange.options.empty())
+      throw UsageError(fmt::format(
+          "strategy {}: auto takes the place of an exchange and has no options; name the "
+          "compressors that it may use after an exchange: \"ddp+{}\"",
+          doc::to_text(options_.strategy), doc::to_text(exchange)));
+    exchange = {"ddp", {}};
+  }
   traits_ = plan::traits_of(options_.strategy);
   if (!traits_.runs.train)
     throw UsageError(
@@ -123,11 +113,10 @@ RunPlanner::RunPlanner(comm::Communicator& communicator, std::vector<doc::Gradie
   if (!chooses && tries() &&
       plan::traits_of({options_.strategy.exchange, {}}).plans_by == plan::PlansBy::cost) {
     static_cast<void>(plan_of(options_.strategy));  // refuses what it refuses before any step
-    tried_ = options_.strategy;
-    options_.strategy = with_ddp(options_.strategy);
-    trial_.emplace();
+    begin_trial();
+  } else {
+    make_plan();
   }
-  make_plan();
   if (chooses) add_candidates();
 }
 
@@ -136,11 +125,7 @@ bool RunPlanner::tries() const {
          communicator_.size() > 1 && options_.measured_steps >= 1;
 }
 
-/// Begins a Trial of what "auto" has chosen, unless that is ddp or has won its trial before.
-void RunPlanner::try_choice() {
-  const std::string choice = doc::to_text(options_.strategy);
-  const bool has_won = tried_ && !gave_up_ && doc::to_text(*tried_) == choice;
-  if (!tries() || has_won || choice == doc::to_text(with_ddp(options_.strategy))) return;
+void RunPlanner::begin_trial() {
   tried_ = options_.strategy;
   trial_result_.reset();
   options_.strategy = with_ddp(options_.strategy);
@@ -239,22 +224,18 @@ bool RunPlanner::end_block() {
     gave_up_ = takes_ddp;
     trial_.reset();
     settled_ = candidates_.empty();
-    if (!settled_) keep_result();
+    if (!settled_) {  // "auto" goes on from what was measured
+      predicted_s_ = expected_s_ = gave_up_ ? trial_result_->ddp_s : trial_result_->strategy_s;
+      ++measured_plans_;
+      if (gave_up_)  // and never chooses again what the trial refuted
+        std::erase_if(candidates_, [this](const doc::Strategy& candidate) {
+          return doc::to_text(candidate) == doc::to_text(*tried_);
+        });
+    }
   }
   options_.strategy = takes_ddp ? with_ddp(*tried_) : *tried_;
   make_plan();
   return true;
-}
-
-/// After a trial "auto" goes on from what was measured, and never chooses again what the trial
-/// refuted.
-void RunPlanner::keep_result() {
-  predicted_s_ = expected_s_ = gave_up_ ? trial_result_->ddp_s : trial_result_->strategy_s;
-  ++measured_plans_;
-  if (gave_up_)
-    std::erase_if(candidates_, [this](const doc::Strategy& candidate) {
-      return doc::to_text(candidate) == doc::to_text(*tried_);
-    });
 }
 
 std::string RunPlanner::trial_in_words() const {
@@ -287,7 +268,11 @@ bool RunPlanner::end_window() {
     }
     plan_on_rank_0();
     expected_s_ = planned && measured_s > 0 ? measured_s : *predicted_s_;
-    if (!candidates_.empty()) try_choice();
+    if (!candidates_.empty()) {  // what is chosen is tried, unless it is ddp or has won before
+      const std::string choice = doc::to_text(options_.strategy);
+      const bool has_won = tried_ && !gave_up_ && doc::to_text(*tried_) == choice;
+      if (tries() && !has_won && choice != doc::to_text(with_ddp(options_.strategy))) begin_trial();
+    }
   }
   window_.clear();
   return departs && plan_->hash() != before;
@@ -330,16 +315,26 @@ double RunPlanner::agreed_step_s() {
   return mean_over_ranks(step_s, "measured steps");
 }
 
-/// All ranks have the inputs, but rank 0 alone plans and sends its Plan. Otherwise rounding in a
-/// search could make plans differ between machines.
+/// Takes the candidate whose step is predicted shortest. All ranks have the inputs, but rank 0
+/// alone plans and sends its Plan. Otherwise rounding in a search could make plans differ between
+/// machines.
 void RunPlanner::plan_on_rank_0() {
   std::string text;
   double predicted_s = 0;
   comm::require_success(communicator_, "planning anew", [&] {
     if (communicator_.rank() != 0) return;
-    choose();
-    text = doc::to_json(*plan_);
+    make_plan();
     predicted_s = predict(*plan_);
+    double least_s = predicted_s * (1 - kLeastGain);  // the one in force stays unless one gains it
+    for (const doc::Strategy& candidate : candidates_) {
+      auto plan = plan_of(candidate);
+      const double step_s = predict(*plan);
+      if (step_s >= least_s) continue;
+      predicted_s = least_s = step_s;
+      options_.strategy = candidate;
+      plan_ = std::move(plan);
+    }
+    text = doc::to_json(*plan_);
   });
   text = comm::broadcast_text(communicator_, text, "plan of rank 0");
   communicator_.broadcast(comm::buffer(predicted_s), 0, "predicted step")->wait();
@@ -355,28 +350,13 @@ double RunPlanner::predict(const doc::Plan& plan) const {
   return sim::simulate(plan, cost::CostModel(cluster())).step_s;
 }
 
-/// Takes the candidate whose step is predicted shortest. The one in force stays unless another
-/// gains kLeastGain.
-void RunPlanner::choose() {
-  make_plan();
-  double least_s = predict(*plan_) * (1 - kLeastGain);
-  for (const doc::Strategy& candidate : candidates_) {
-    auto plan = plan_of(candidate);
-    const double step_s = predict(*plan);
-    if (step_s >= least_s) continue;
-    least_s = step_s;
-    options_.strategy = candidate;
-    plan_ = std::move(plan);
-  }
-}
-
 /// The order is rank 0's. Times are means over ranks, made to ascend along that order. A parameter
 /// without a time comes last, in the order of the plan before. An example with two parameters and
 /// three ranks: a gets ready at 1, 4 and 1 ms and b at 3, 2 and 4 ms. Rank 0's order is a, b, and
 /// the means are 2 and 3 ms.
 void RunPlanner::agree_on_order(std::vector<double> ready_s) {
   std::vector<std::int32_t> order = order_;
-  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+  std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) {
     const double x = ready_s[to_index(a)], y = ready_s[to_index(b)];
     return (x >= 0) != (y >= 0) ? x >= 0 : x < y;
   });

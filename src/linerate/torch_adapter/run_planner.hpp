@@ -167,8 +167,8 @@ class RunPlanner {
     return options_.second_order && options_.second_order->measured;
   }
   bool tries() const;
-  void try_choice();
-  void keep_result();
+  /// Tries the strategy in force, beginning with ddp.
+  void begin_trial();
   bool end_block();
   void add_candidates();
   void probe();
@@ -178,7 +178,6 @@ class RunPlanner {
   double mean_over_ranks(double value, const char* what);
   double agreed_step_s();
   void agree_on_curvature();
-  void choose();
   double predict(const doc::Plan& plan) const;
   std::shared_ptr<const doc::Plan> plan_of(const doc::Strategy& strategy) const;
   void plan_on_rank_0();

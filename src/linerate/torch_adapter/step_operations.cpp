@@ -21,7 +21,6 @@
 #include "linerate/comm/fingerprint.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/torch_adapter/stream_compression.hpp"
 
@@ -66,7 +65,7 @@ StepTensors::StepTensors(const std::vector<Parameter>& parameters, std::vector<a
       memory_(memory),
       compression_(compression),
       sent_(parameters.size()) {
-  for (const at::Tensor& b : buffers_) buffer_bytes_ += static_cast<std::int64_t>(b.nbytes());
+  buffer_bytes_ = bytes_of_buffers_now();
 }
 
 void StepTensors::set_plan(std::shared_ptr<const doc::Plan> plan,
@@ -206,24 +205,22 @@ void StepTensors::add_owed(const doc::Task& task) {
             : memory_.add_more(task.first, owed, weight);
 }
 
-bool StepTensors::is_as_sent(std::size_t parameter) const {
-  if (!sent_[parameter]) return true;
-  const at::Tensor& now = parameters_[parameter].tensor.grad();
-  const Sent& sent = *sent_[parameter];
-  return now.unsafeGetTensorImpl() == sent.grad.unsafeGetTensorImpl() &&
-         (!now.defined() || static_cast<std::int64_t>(now._version()) == sent.version);
-}
-
 const std::string* StepTensors::changed_after_sending() const {
-  for (const std::int32_t p : order_)
-    if (!is_as_sent(to_index(p))) return &parameters_[to_index(p)].name;
+  for (const std::int32_t p : order_) {
+    const std::optional<Sent>& sent = sent_[to_index(p)];
+    if (!sent) continue;
+    const at::Tensor& now = parameters_[to_index(p)].tensor.grad();
+    if (now.unsafeGetTensorImpl() != sent->grad.unsafeGetTensorImpl() ||
+        (now.defined() && static_cast<std::int64_t>(now._version()) != sent->version))
+      return &parameters_[to_index(p)].name;
+  }
   return nullptr;
 }
 
-bool StepTensors::buffers_fit(const doc::Payload& payload) const {
+std::int64_t StepTensors::bytes_of_buffers_now() const {
   std::int64_t bytes = 0;
   for (const at::Tensor& b : buffers_) bytes += static_cast<std::int64_t>(b.nbytes());
-  return bytes == payload.elements;
+  return bytes;
 }
 
 void StepTensors::pack(const doc::TaskGraph& graph, const doc::Task& task) {
@@ -238,8 +235,13 @@ void StepTensors::pack(const doc::TaskGraph& graph, const doc::Task& task) {
     }
     return;
   }
-  if (!buffers_fit(payload)) return;  // a changed model: the step will not count
-  if (enqueued_) return note_buffers(task.first);
+  if (bytes_of_buffers_now() != payload.elements)
+    return;  // a changed model: the step will not count
+  if (enqueued_) {
+    if (rank_ != 0 || buffer_bytes_ == 0) return;  // the other ranks send none
+    view_bytes_of_buffers(memory_.values(task.first));
+    return memory_.note_copies(task.first, bytes_in_payload_, bytes_of_buffers_);
+  }
   auto* to = static_cast<std::byte*>(memory_.only(payload.content).data_ptr());
   for (const at::Tensor& buffer : buffers_) {
     if (buffer.nbytes() > 0) std::memcpy(to, buffer.const_data_ptr(), buffer.nbytes());
@@ -261,8 +263,7 @@ void StepTensors::view_bytes_of_buffers(const at::Tensor& payload) {
   const auto lies_there = [](const at::Tensor& one, const at::Tensor& other) {
     return one.const_data_ptr() == other.const_data_ptr();
   };
-  if (!std::equal(used.begin(), used.end(), bytes_of_buffers_.begin(), bytes_of_buffers_.end(),
-                  lies_there)) {
+  if (!std::ranges::equal(used, bytes_of_buffers_, lies_there)) {
     bytes_of_buffers_.clear();
     bytes_in_payload_.clear();
     for (const at::Tensor& buffer : used) bytes_of_buffers_.push_back(bytes_in(buffer));
@@ -273,33 +274,18 @@ void StepTensors::view_bytes_of_buffers(const at::Tensor& payload) {
   bytes_in_payload_ = payload.split_with_sizes(sizes);
 }
 
-/// Notes rank 0's buffers for the broadcast. The other ranks send none.
-void StepTensors::note_buffers(std::int32_t payload) {
-  if (rank_ != 0 || buffer_bytes_ == 0) return;
-  view_bytes_of_buffers(memory_.values(payload));
-  memory_.note_copies(payload, bytes_in_payload_, bytes_of_buffers_);
-}
-
 void StepTensors::unpack(const doc::Payload& payload) {
   if (enqueued_) return;  // take_means() does, when the ranks have agreed on the step
   if (payload.content != doc::Content::buffers) {
     memory_.read_flags(flags_);
     return hear_flags();
   }
-  if (!accepted_ || !buffers_fit(payload)) return;
+  if (!accepted_ || bytes_of_buffers_now() != payload.elements) return;
   const auto* from = static_cast<const std::byte*>(memory_.only(payload.content).const_data_ptr());
   for (const at::Tensor& buffer : buffers_) {
     if (buffer.nbytes() > 0) std::memcpy(buffer.data_ptr(), from, buffer.nbytes());
     from += buffer.nbytes();
   }
-}
-
-/// Copies rank 0's buffers into this rank's, in a step that counts. Until then buffers are this
-/// rank's own.
-void StepTensors::enqueue_buffers_taken() {
-  if (rank_ == 0 || buffer_bytes_ == 0) return;
-  view_bytes_of_buffers(memory_.only(doc::Content::buffers));
-  at::_foreach_copy_(bytes_of_buffers_, bytes_in_payload_);
 }
 
 void StepTensors::agree(comm::Communicator& communicator, const std::string& name) {
@@ -406,9 +392,23 @@ bool StepTensors::take_late_infinite() {
   return infinite_late_.take().value_or(false);
 }
 
+/// On a device, enqueues the verdict on the means. All ranks have the same means and flags, and so
+/// the same verdict. If a scaler asks for it next, the host has to wait anyway. So it waits here
+/// and takes the step back, as the host's code does.
 bool StepTensors::take_means(bool may_wait) {
   memory_.release();
-  if (enqueued_ && enqueue_verdict(may_wait)) return true;
+  if (enqueued_) {
+    at::Tensor infinite;
+    if (looks_for_infinite()) infinite = memory_.is_infinite();
+    if (compresses())
+      infinite = infinite.logical_or(infinite_flag(memory_.only(doc::Content::flags)));
+    if (drops_infinite()) memory_.drop_if(infinite);
+    if (may_wait && compresses() && loss_scale_ && infinite.item<bool>()) {
+      enqueued_->take_back();
+      return true;
+    }
+    infinite_there_ = settle_there(infinite);
+  }
   for (std::size_t p = 0; p < count_.size(); ++p) {
     const at::Tensor& mine = mean(p);
     at::Tensor& grad = parameters_[p].tensor.mutable_grad();
@@ -422,24 +422,7 @@ bool StepTensors::looks_for_infinite() const {
   return enqueued_ && (drops_infinite() || enqueued_->sends_owed());
 }
 
-/// Enqueues the verdict on the means. All ranks have the same means and flags, and so the same
-/// verdict. If a scaler asks for it next, the host has to wait anyway. So it waits here and takes
-/// the step back, as the host's code does.
-bool StepTensors::enqueue_verdict(bool may_wait) {
-  at::Tensor infinite;
-  if (looks_for_infinite()) infinite = memory_.is_infinite();
-  if (compresses())
-    infinite = infinite.logical_or(infinite_flag(memory_.only(doc::Content::flags)));
-  if (drops_infinite()) memory_.drop_if(infinite);
-  if (may_wait && compresses() && loss_scale_ && infinite.item<bool>()) {
-    enqueued_->take_back();
-    return true;
-  }
-  infinite_there_ = settle_there(infinite);
-  return false;
-}
-
-/// The verdict by the flags: each rank has checked its parts of the sums (StreamSteps::all_reduce).
+/// The verdict by the flags: each rank has checked its parts of the sums (StreamSteps::exchange).
 at::Tensor StepTensors::take_what_has_arrived() {
   at::Tensor infinite;
   if (looks_for_infinite()) infinite = memory_.only(doc::Content::flags).select(0, 0).gt(0);
@@ -450,7 +433,10 @@ at::Tensor StepTensors::take_what_has_arrived() {
 /// undefined: they do not.
 at::Tensor StepTensors::settle_there(const at::Tensor& infinite) {
   enqueued_->settle(infinite);
-  enqueue_buffers_taken();
+  if (rank_ != 0 && buffer_bytes_ > 0) {  // until now buffers were this rank's own
+    view_bytes_of_buffers(memory_.only(doc::Content::buffers));
+    at::_foreach_copy_(bytes_of_buffers_, bytes_in_payload_);
+  }
   if (!drops_infinite()) return {};
   infinite_late_.ask(infinite);
   return infinite;

@@ -151,16 +151,12 @@ class StepTensors {
   void say_flags();
   void hear_flags();
   at::Tensor infinite_flag(const at::Tensor& flags) const;
-  void note_buffers(std::int32_t payload);
-  void enqueue_buffers_taken();
   void view_bytes_of_buffers(const at::Tensor& payload);
-  bool enqueue_verdict(bool may_wait);
   at::Tensor settle_there(const at::Tensor& infinite);
   bool is_used_anywhere(std::size_t parameter) const {
     return flags_[to_index(position_of_[parameter])] > 0;
   }
-  bool is_as_sent(std::size_t parameter) const;
-  bool buffers_fit(const doc::Payload& payload) const;
+  std::int64_t bytes_of_buffers_now() const;
 
   const std::vector<Parameter>& parameters_;
   std::vector<at::Tensor> buffers_;

@@ -8,10 +8,6 @@
 
 #include "linerate/compress/method/built_in.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
-#include "linerate/exec/compression.hpp"
-#include "linerate/torch_codecs/coded_parameter.hpp"
-#include "linerate/torch_codecs/tensor_ops.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -36,7 +32,7 @@ StreamCompression::StreamCompression(PayloadMemory& memory, c10::Device device, 
 
 bool StreamCompression::codes(const std::string& compressor) {
   const std::vector<std::string> names = compress::built_in_compressors();
-  return std::find(names.begin(), names.end(), compressor) != names.end();
+  return std::ranges::find(names, compressor) != names.end();
 }
 
 void StreamCompression::set_plan(std::shared_ptr<const doc::Plan> plan) {
@@ -103,7 +99,14 @@ at::Tensor StreamCompression::found_infinite() const {
 void StreamCompression::settle(const at::Tensor& none) {
   LINERATE_CHECK(counted_.has_value(), "a step settled that was not kept");
   if (!none.defined()) return counted_.reset();
-  keep_residuals(none);
+  // Each bucket's residuals are those before or after the step, by one operator. Residuals of
+  // parameters that no rank used stay as they were.
+  for (auto& [names, home] : homes_) {
+    if (!home.is_touched || !home.residual.defined()) continue;
+    for (Parameter* const parameter : home.tensors)
+      if (parameter && counted_->contains(parameter->name())) parameter->forget_next();
+    at::where_out(home.residual, none, home.residual, home.next);
+  }
   std::vector<torch_codecs::KeptTensor*> kept;
   for (const auto& [name, parameter] : buckets_.tensors())
     if (!counted_->contains(name)) parameter->add_kept(kept);
@@ -136,8 +139,8 @@ StreamCompression::Home& StreamCompression::home_of(const CodedBucket& bucket,
   Home& home = homes_[bucket.names];
   home.is_touched = true;
   home.tensors = bucket.tensors;
-  const bool keeps = std::any_of(home.tensors.begin(), home.tensors.end(),
-                                 [](const Parameter* one) { return one && one->keeps_residual(); });
+  const bool keeps = std::ranges::any_of(
+      home.tensors, [](const Parameter* one) { return one && one->keeps_residual(); });
   if (!keeps) return home.residual.reset(), home.next.reset(), home;
   if (!home.residual.defined()) {
     home.residual = at::zeros_like(values);
@@ -148,17 +151,6 @@ StreamCompression::Home& StreamCompression::home_of(const CodedBucket& bucket,
     if (!parameter.lives_in(residual)) parameter.live_in(residual, values_of_part(home.next, part));
   });
   return home;
-}
-
-/// Chooses each bucket's residuals between before and after the step, by one operator. Residuals of
-/// parameters that no rank used stay as they were.
-void StreamCompression::keep_residuals(const at::Tensor& none) {
-  for (auto& [names, home] : homes_) {
-    if (!home.is_touched || !home.residual.defined()) continue;
-    for (Parameter* const parameter : home.tensors)
-      if (parameter && counted_->contains(parameter->name())) parameter->forget_next();
-    at::where_out(home.residual, none, home.residual, home.next);
-  }
 }
 
 at::Tensor StreamCompression::values_of(const CodedBucket&, std::int32_t payload) {

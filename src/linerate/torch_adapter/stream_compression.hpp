@@ -8,13 +8,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "linerate/core/index.hpp"
 #include "linerate/exec/coded_bucket.hpp"
 #include "linerate/exec/compression.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
@@ -94,7 +91,6 @@ class StreamCompression final
   torch_codecs::TensorOps::Arrays arrays_of(const CodedBucket& bucket,
                                             const at::Tensor& values) const override;
   void begin_tensors(CodedBucket& bucket, const at::Tensor& values) override;
-  void keep_residuals(const at::Tensor& none);
 
   void check_usable(const CodedBucket& bucket, const at::Tensor& values);
   static std::vector<at::Tensor> parts_in(const CodedBucket& bucket, std::size_t round,

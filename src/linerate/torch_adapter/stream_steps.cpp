@@ -15,9 +15,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
-#include <memory>
-#include <span>
 #include <utility>
 
 #include "linerate/calibrate/collective_probe.hpp"
@@ -26,8 +23,6 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
-#include "linerate/exec/streams/stream_runner.hpp"
-#include "linerate/torch_adapter/streams/torch_stream_device.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -122,7 +117,13 @@ void StreamSteps::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t) 
       program->lanes.of_network());
   if (moments_) measuring_clock_->follow(device_->streams());
   if (recorder_) {
-    follow_device();
+    // Its moments go on through a change of plan, and are read together.
+    if (!clock_) clock_ = make_tensor_clock(lies_on_);
+    clock_->follow(device_->streams());
+    if (!times_) {
+      times_ = std::make_shared<exec::StreamTimes>(clock_);
+      recorder_->follow(times_, lies_on_.is_cpu() ? std::string() : type_name(lies_on_));
+    }
     recording_.emplace(*device_, *recorder_, times_, program);
     runner_.emplace(std::move(program), *recording_);
   } else {
@@ -161,16 +162,6 @@ std::vector<std::int64_t> StreamSteps::read_moments() {
   }
   begin_moments();
   return times_ns;
-}
-
-/// Lets the recorder follow the device. Its moments go on through a change of plan, and are read
-/// together.
-void StreamSteps::follow_device() {
-  if (!clock_) clock_ = make_tensor_clock(lies_on_);
-  clock_->follow(device_->streams());
-  if (times_) return;
-  times_ = std::make_shared<exec::StreamTimes>(clock_);
-  recorder_->follow(times_, lies_on_.is_cpu() ? std::string() : type_name(lies_on_));
 }
 
 /// Runs `act`, which enqueues. After an exception it is unknown how much was enqueued, so no later
@@ -262,34 +253,45 @@ void StreamSteps::run(const exec::StreamWork& work) {
   operations_.find(plan_->operation_name(work.task))->second->run(work.graph, work.task);
 }
 
-std::string StreamSteps::title_of(const exec::StreamWork& work) const {
-  const std::string& title = names().titles[work.id.task];
-  return label_.empty() ? title : label_ + ": " + title;
-}
-
+/// Enqueues a collective. If it is the all-reduce of the flags, this rank's verdict on the sums is
+/// written before. All other flags travel over the CPU (StepTensors::agree).
+///
+/// So a decoupled exchange finds out whether its sums are finite before they are gathered. After
+/// the reduce-scatters each rank has its part of every sum. The flags travel before any gather. For
+/// example rank 2's part of one bucket holds an infinity. Rank 2 writes 1 into the first flag, and
+/// the maximum over the ranks is 1 everywhere. So all ranks take the step's means for zero.
 void StreamSteps::exchange(const exec::StreamWork& work) {
   const doc::Task& task = work.task;
   memory_.fill(task.first);
   const at::Tensor& array = memory_.values(task.first);
-  const std::string title = title_of(work);
+  const std::string& plain = names().titles[work.id.task];
+  const std::string title = label_.empty() ? plain : label_ + ": " + plain;
+  comm::TensorGroup& group = group_of(task);
   const auto bytes = static_cast<std::int64_t>(array.nbytes());
   LINERATE_CHECK(
       task.bound ? bytes <= task.bytes : bytes == task.bytes,
       fmt::format("{}: the Plan says {} bytes, the payload has {}", title, task.bytes, bytes));
   switch (task.kind) {
     case TaskKind::all_reduce:
-      return all_reduce(work, array, title);
-    case TaskKind::reduce_scatter:
-      return reduce_scatter(work, array, title);
+      if (work.graph.payloads[to_index(task.first)].content == doc::Content::flags &&
+          !sums_.empty())
+        array.select(0, 0).copy_(any_infinite(std::exchange(sums_, {})));
+      return group.all_reduce(array, exec::reduction_of(*plan_, task), title);
+    case TaskKind::reduce_scatter: {
+      group.reduce_scatter(array, exec::reduction_of(*plan_, task), title);
+      const std::int64_t block = array.numel() / group.size();
+      if (checks_sums_) sums_.push_back(array.narrow(0, group.rank() * block, block));
+      return;
+    }
     case TaskKind::all_gather:
       LINERATE_CHECK(sums_.empty(), title + " begins before the step's flags are known");
-      return group_of(task).all_gather(array, title);
+      return group.all_gather(array, title);
     case TaskKind::all_gather_v:
       return gather_counted(work, array, title);
     case TaskKind::all_to_all:
-      return group_of(task).all_to_all(array, memory_.values(task.last), title);
+      return group.all_to_all(array, memory_.values(task.last), title);
     case TaskKind::broadcast:
-      return group_of(task).broadcast(array, task.root, title);
+      return group.broadcast(array, task.root, title);
     default:
       throw InternalError(title + " is no collective");
   }
@@ -317,30 +319,6 @@ void StreamSteps::gather_counted(const exec::StreamWork& work, const at::Tensor&
   packed.select(0, group.rank()).copy_(parts.select(0, group.rank()));
   group.all_gather(packed.view({-1}), title);
   parts.copy_(packed);
-}
-
-/// An all-reduce. If it is that of the flags, this rank's verdict on the sums is written before.
-/// All other flags travel over the CPU (StepTensors::agree).
-///
-/// So a decoupled exchange finds out whether its sums are finite before they are gathered. After
-/// the reduce-scatters each rank has its part of every sum. The flags travel before any gather. For
-/// example rank 2's part of one bucket holds an infinity. Rank 2 writes 1 into the first flag, and
-/// the maximum over the ranks is 1 everywhere. So all ranks take the step's means for zero.
-void StreamSteps::all_reduce(const exec::StreamWork& work, const at::Tensor& array,
-                             const std::string& title) {
-  if (work.graph.payloads[to_index(work.task.first)].content == doc::Content::flags &&
-      !sums_.empty())
-    array.select(0, 0).copy_(any_infinite(std::exchange(sums_, {})));
-  group_of(work.task).all_reduce(array, exec::reduction_of(*plan_, work.task), title);
-}
-
-void StreamSteps::reduce_scatter(const exec::StreamWork& work, const at::Tensor& array,
-                                 const std::string& title) {
-  comm::TensorGroup& group = group_of(work.task);
-  group.reduce_scatter(array, exec::reduction_of(*plan_, work.task), title);
-  if (!checks_sums_) return;
-  const std::int64_t block = array.numel() / group.size();
-  sums_.push_back(array.narrow(0, group.rank() * block, block));
 }
 
 // Times work on a model's device, as the mean over ranks, for the probes of codecs and of K-FAC's
@@ -403,10 +381,6 @@ std::vector<exec::CallTimes> TimedQueue::time(comm::Communicator& communicator,
 
 namespace {
 
-double seconds_between(std::int64_t from_ns, std::int64_t until_ns) {
-  return static_cast<double>(until_ns - from_ns) * 1e-9;
-}
-
 /// The forward, factor and inverse times of each layer, from when its factors were computed in a
 /// step of so many blocks.
 ///
@@ -414,11 +388,12 @@ double seconds_between(std::int64_t from_ns, std::int64_t until_ns) {
 /// A. The last layer's lasts until the first gradient of an output. For example A of layer 1 is
 /// computed from 0 to 2 ms, and A of layer 2 from 7 to 8 ms. The first G begins at 12 ms. Then the
 /// forward passes take 5 and 4 ms.
-CurvatureTimes curvature_times(std::span<const FactorSpan> factors, std::size_t blocks,
-                               std::vector<double> inverse_s) {
+///
+/// Factors that were inverted together share their time equally.
+CurvatureTimes curvature_times(const MeasuredStep& step, std::size_t blocks) {
   // By factor, in nanoseconds: when its first use began, and how long all uses took.
   std::vector<std::int64_t> began(2 * blocks, -1), took(2 * blocks, 0);
-  for (const FactorSpan& span : factors) {
+  for (const FactorSpan& span : step.factors) {
     std::int64_t& first = began.at(to_index(span.factor));
     first = first < 0 ? span.start_ns : std::min(first, span.start_ns);
     took[to_index(span.factor)] += span.end_ns - span.start_ns;
@@ -432,19 +407,22 @@ CurvatureTimes curvature_times(std::span<const FactorSpan> factors, std::size_t 
     else if (first_gradient < 0 || began[f] < first_gradient)
       first_gradient = began[f];
   }
-  std::sort(inputs.begin(), inputs.end(),
-            [&](std::size_t x, std::size_t y) { return began[x] < began[y]; });
-  CurvatureTimes times{std::vector<double>(blocks, -1), std::vector<double>(2 * blocks, -1),
-                       std::move(inverse_s)};
+  std::ranges::sort(inputs, [&](std::size_t x, std::size_t y) { return began[x] < began[y]; });
+  const std::vector<double> unknown(2 * blocks, -1);
+  CurvatureTimes times{std::vector<double>(blocks, -1), unknown, unknown};
+  for (const TimedInverses& some : step.inverses)
+    for (const std::int32_t factor : some.factors)
+      times.inverse_s[to_index(factor)] =
+          some.took.seconds() / static_cast<double>(some.factors.size());
   for (std::size_t f = 0; f < 2 * blocks; ++f)
-    if (began[f] >= 0) times.factor_s[f] = seconds_between(0, took[f]);
+    if (began[f] >= 0) times.factor_s[f] = Span{0, took[f]}.seconds();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::size_t a = inputs[i];
     const std::int64_t end = i + 1 < inputs.size() ? began[inputs[i + 1]] : first_gradient;
     if (end < 0) continue;
     // A layer that is used again later has its other uses' time in `took`.
     times.forward_s[to_index(doc::block_of_factor(static_cast<std::int32_t>(a)))] =
-        std::max(seconds_between(began[a] + took[a], end), 0.0);
+        std::max(Span{began[a] + took[a], end}.seconds(), 0.0);
   }
   return times;
 }
@@ -452,22 +430,11 @@ CurvatureTimes curvature_times(std::span<const FactorSpan> factors, std::size_t 
 /// The seconds that factors computed in [from_ns, until_ns) took.
 double factors_between_s(std::span<const FactorSpan> factors, std::int64_t from_ns,
                          std::int64_t until_ns) {
-  std::int64_t ns = 0;
+  Span all;
   for (const FactorSpan& span : factors)
-    if (span.start_ns >= from_ns && span.start_ns < until_ns) ns += span.end_ns - span.start_ns;
-  return seconds_between(0, ns);
-}
-
-/// The seconds of each factor's inverse. Factors that were inverted together share their time
-/// equally.
-std::vector<double> inverse_seconds(const std::vector<TimedInverses>& inverses,
-                                    std::size_t blocks) {
-  std::vector<double> seconds(2 * blocks, -1);
-  for (const TimedInverses& some : inverses)
-    for (const std::int32_t factor : some.factors)
-      seconds[to_index(factor)] = seconds_between(some.took.start_ns, some.took.end_ns) /
-                                  static_cast<double>(some.factors.size());
-  return seconds;
+    if (span.start_ns >= from_ns && span.start_ns < until_ns)
+      all.end_ns += span.end_ns - span.start_ns;
+  return all.seconds();
 }
 
 }  // namespace
@@ -496,20 +463,18 @@ StepTimes times_of(const MeasuredStep& step, std::size_t blocks) {
   const bool has_factors = blocks > 0 && step.update.factors;
   const std::int64_t first = step.first_gradient;
   for (const std::int64_t ready : step.gradients) {
-    double ready_s = ready < 0 ? -1 : seconds_between(first, ready);
+    double ready_s = ready < 0 ? -1 : Span{first, ready}.seconds();
     if (ready >= 0 && has_factors)
       ready_s = std::max(0.0, ready_s - factors_between_s(step.factors, first, ready));
     times.ready_s.push_back(ready_s);
   }
-  if (step.begin >= 0) times.step_s = seconds_between(step.begin, step.end);
+  if (step.begin >= 0) times.step_s = Span{step.begin, step.end}.seconds();
   if (step.begin >= 0 && first >= 0) {
-    times.before_s = seconds_between(step.begin, first);
-    for (const Span& span : step.held)
-      times.before_s -= seconds_between(span.start_ns, span.end_ns);
+    times.before_s = Span{step.begin, first}.seconds();
+    for (const Span& span : step.held) times.before_s -= span.seconds();
     times.before_s = std::max(times.before_s, 0.0);
   }
-  if (has_factors)
-    times.curvature = curvature_times(step.factors, blocks, inverse_seconds(step.inverses, blocks));
+  if (has_factors) times.curvature = curvature_times(step, blocks);
   return times;
 }
 

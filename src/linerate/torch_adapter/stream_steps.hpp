@@ -87,7 +87,6 @@ class StreamSteps final : public exec::StepRunner {
  private:
   template <typename Act>
   void enqueueing(Act&& act);
-  void follow_device();
   void begin_moments();
   void make_parts();
   comm::TensorGroup& group_of(const doc::Task& task) const;
@@ -96,12 +95,8 @@ class StreamSteps final : public exec::StepRunner {
   bool is_left(std::uint32_t task) const override;
   void run(const exec::StreamWork& work);
   void exchange(const exec::StreamWork& work);
-  void all_reduce(const exec::StreamWork& work, const at::Tensor& array, const std::string& title);
-  void reduce_scatter(const exec::StreamWork& work, const at::Tensor& array,
-                      const std::string& title);
   void gather_counted(const exec::StreamWork& work, const at::Tensor& room,
                       const std::string& title);
-  std::string title_of(const exec::StreamWork& work) const;
 
   comm::Communicator& communicator_;
   PayloadMemory& memory_;

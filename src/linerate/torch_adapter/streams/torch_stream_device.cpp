@@ -11,9 +11,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -37,7 +35,7 @@ TorchStreamDevice::TorchStreamDevice(c10::Device device, std::size_t streams, Ta
   streams_.push_back(guard.getStream(here));
   while (streams_.size() < streams) {
     const auto next = static_cast<exec::StreamId>(streams_.size());
-    const bool is_first = std::find(first.begin(), first.end(), next) != first.end();
+    const bool is_first = std::ranges::find(first, next) != first.end();
     streams_.push_back(guard.getNewStream(here, is_first ? kHighPriority : 0));
   }
 }

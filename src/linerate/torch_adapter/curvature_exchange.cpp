@@ -36,7 +36,6 @@
 #include "linerate/kfac/factor_inverse.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/torch_adapter/buffer.hpp"
-#include "linerate/torch_adapter/step_operations.hpp"
 #include "linerate/torch_adapter/streams/torch_stream_device.hpp"
 
 namespace linerate::torch_adapter {
@@ -77,11 +76,15 @@ void broadcast_factor(comm::Communicator& communicator, int root, std::int64_t e
 }  // namespace
 
 CurvatureExchange::CurvatureExchange(Preconditioner& preconditioner, PayloadMemory& memory,
-                                     comm::Communicator& communicator, Gradients gradients)
+                                     comm::Communicator& communicator, const StepTensors& tensors,
+                                     const std::vector<Parameter>& parameters,
+                                     const std::vector<std::int32_t>& block_of)
     : pre_(preconditioner),
       memory_(memory),
       communicator_(communicator),
-      gradients_(std::move(gradients)) {}
+      tensors_(tensors),
+      parameters_(parameters),
+      block_of_(block_of) {}
 
 void CurvatureExchange::register_with(exec::StepRunner& runner) {
   runner_ = &runner;
@@ -279,9 +282,12 @@ void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task
 /// ranks agree on it when all is enqueued, and a step that does not count is undone.
 void CurvatureExchange::with_means(std::span<const std::int32_t> blocks,
                                    const std::function<void()>& work) {
-  if (!enqueues() && !gradients_.accepted()) return;
+  if (!enqueues() && !tensors_.accepted()) return;
   std::vector<at::Tensor> parameters, means;
-  for (const std::int32_t b : blocks) gradients_.add_means(b, parameters, means);
+  for (const std::int32_t b : blocks)
+    for (std::size_t p = 0; p < block_of_.size(); ++p)
+      if (block_of_[p] == b)
+        parameters.push_back(parameters_[p].tensor), means.push_back(tensors_.arrived(p));
   with_gradients(parameters, means, work);
 }
 
@@ -341,7 +347,7 @@ void CurvatureExchange::unpack_directions(const TaskGraph& graph, const Task& ta
 
 void CurvatureExchange::clip(const TaskGraph&, const Task&) {
   precondition_waiting();
-  if (enqueues() || gradients_.accepted()) pre_.clip();
+  if (enqueues() || tensors_.accepted()) pre_.clip();
 }
 
 // Reads a Plan once for CurvatureExchange: which ranks average and precondition each layer, and

@@ -26,6 +26,7 @@
 #include "linerate/torch_adapter/partial_optimizer.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
 #include "linerate/torch_adapter/run_planner.hpp"
+#include "linerate/torch_adapter/step_operations.hpp"
 #include "linerate/torch_adapter/stream_steps.hpp"
 
 namespace linerate::torch_adapter {
@@ -95,18 +96,12 @@ inline constexpr double kNoDirection = std::numeric_limits<double>::infinity();
 /// together.
 class CurvatureExchange {
  public:
-  struct Gradients {
-    /// Whether the step counts, as all ranks have agreed.
-    std::function<bool()> accepted;
-    /// Adds a block's parameters and what has arrived as their gradients.
-    std::function<void(std::int32_t block, std::vector<at::Tensor>& parameters,
-                       std::vector<at::Tensor>& means)>
-        add_means;
-  };
-
   /// All arguments outlive this object. Block b of the plans is block b of the preconditioner.
+  /// `block_of`: by parameter; -1: of none.
   CurvatureExchange(Preconditioner& preconditioner, PayloadMemory& memory,
-                    comm::Communicator& communicator, Gradients gradients);
+                    comm::Communicator& communicator, const StepTensors& tensors,
+                    const std::vector<Parameter>& parameters,
+                    const std::vector<std::int32_t>& block_of);
 
   /// The operations of a Plan by name.
   void register_with(exec::StepRunner& runner);
@@ -167,7 +162,9 @@ class CurvatureExchange {
   Preconditioner& pre_;
   PayloadMemory& memory_;
   comm::Communicator& communicator_;
-  Gradients gradients_;
+  const StepTensors& tensors_;
+  const std::vector<Parameter>& parameters_;
+  const std::vector<std::int32_t>& block_of_;
   std::optional<CurvaturePlan> plan_;
   std::vector<std::unique_ptr<exec::Operation>> operations_;
   exec::StepRunner* runner_ = nullptr;

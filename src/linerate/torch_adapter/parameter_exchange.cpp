@@ -140,17 +140,7 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
   }
   tensors_.register_with(*runner_);
   if (pre_) {
-    // A device enqueues this before ranks have said which parameters they use.
-    const auto add_means = [this](std::int32_t block, auto& parameters, auto& means) {
-      for (std::size_t p = 0; p < block_of_.size(); ++p) {
-        if (block_of_[p] != block) continue;
-        parameters.push_back(state_.trained[p].tensor);
-        means.push_back(streams_ ? memory_.view(tensors_.position_of(p)) : tensors_.mean(p));
-      }
-    };
-    curvature_.emplace(
-        *pre_, memory_, communicator_,
-        CurvatureExchange::Gradients{[this] { return tensors_.accepted(); }, add_means});
+    curvature_.emplace(*pre_, memory_, communicator_, tensors_, state_.trained, block_of_);
     curvature_->register_with(*runner_);
     pre_->follow([planned = *kfac_](std::int64_t step) { return planned.update_of_step(step); });
   }

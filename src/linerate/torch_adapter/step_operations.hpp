@@ -102,6 +102,10 @@ class StepTensors {
   /// The gradient that the optimizer sees in a step that counts: a view of the bucket. If no rank
   /// used the parameter, it is the parameter's .grad as it is, undefined included.
   const at::Tensor& mean(std::size_t parameter) const;
+  /// The same before the ranks have said which parameters they use, if steps are enqueued.
+  const at::Tensor& arrived(std::size_t parameter) const {
+    return enqueued_ ? memory_.view(position_of_[parameter]) : mean(parameter);
+  }
   /// Of a step that counts: the parameters, by name, that no rank used.
   std::set<std::string> used_nowhere() const;
   /// For a step that counts, once all means have arrived: shows them to the compressor, which may

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/utils/convert_parameters.h>
 #include <torch/utils.h>
 
 #include <cmath>
@@ -14,9 +15,8 @@
 #include <tuple>
 #include <vector>
 
-#include "linerate/comm/fingerprint.hpp"
-#include "linerate/core/random.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/state_check.hpp"
 #include "torch_adapter/back_end.hpp"
 
 namespace linerate::torch_adapter {
@@ -91,9 +91,7 @@ inline at::Tensor loss_of_rows(const comm::Communicator& c, Mlp& model, double i
 
 /// All parameters in one row.
 inline at::Tensor flat(const torch::nn::Module& module) {
-  std::vector<at::Tensor> all;
-  for (const at::Tensor& p : module.parameters()) all.push_back(p.detach().flatten());
-  return torch::cat(all);
+  return torch::nn::utils::parameters_to_vector(module.parameters()).detach();
 }
 
 /// ||ours - expected|| / ||expected||, in f64.
@@ -109,46 +107,39 @@ inline void copy_parameters(torch::nn::Module& from, torch::nn::Module& to) {
   for (std::size_t i = 0; i < source.size(); ++i) target[i].copy_(source[i]);
 }
 
-/// Of all gradients together.
-inline double gradient_norm(torch::nn::Module& module) {
-  double squares = 0;
+/// All gradients there are in one row, in f64.
+inline at::Tensor flat_gradients(const torch::nn::Module& module) {
+  std::vector<at::Tensor> all;
   for (const at::Tensor& p : module.parameters())
-    squares += p.grad().to(at::kDouble).square().sum().item<double>();
-  return std::sqrt(squares);
+    if (p.grad().defined()) all.push_back(p.grad().to(at::kDouble).flatten());
+  return torch::cat(all);
+}
+
+/// Of all gradients together.
+inline double gradient_norm(const torch::nn::Module& module) {
+  return flat_gradients(module).norm().item<double>();
 }
 
 /// ||ours - expected|| / ||expected|| over all gradients together; undefined must meet undefined.
 /// Together, because a tensor whose sum over the batch nearly cancels (a bias) has rounding errors
 /// of its summands' size, in any order.
-inline double gradient_error(torch::nn::Module& ours, torch::nn::Module& expected) {
-  double error = 0, size = 0;
-  const auto a = ours.named_parameters(), b = expected.named_parameters();
-  for (const auto& item : a) {
-    const at::Tensor mine = item.value().grad(), right = b[item.key()].grad();
-    EXPECT_EQ(mine.defined(), right.defined()) << item.key();
-    if (!mine.defined() || !right.defined()) continue;
-    error += (mine.to(at::kDouble) - right.to(at::kDouble)).square().sum().item<double>();
-    size += right.to(at::kDouble).square().sum().item<double>();
-  }
-  return std::sqrt(error / size);
+inline double gradient_error(const torch::nn::Module& ours, const torch::nn::Module& expected) {
+  const auto right = expected.named_parameters();
+  for (const auto& item : ours.named_parameters())
+    EXPECT_EQ(item.value().grad().defined(), right[item.key()].grad().defined()) << item.key();
+  return relative_error(flat_gradients(ours), flat_gradients(expected));
 }
 
 /// Throws on every rank unless parameters, buffers and gradients are the same bits everywhere.
 /// Collective.
 inline void require_bitwise_equal(comm::Communicator& communicator, torch::nn::Module& model) {
-  std::vector<std::string> lines;
-  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
-    const at::Tensor dense = tensor.detach().contiguous();
-    lines.push_back(
-        name + " " +
-        std::to_string(hash_bytes({static_cast<const char*>(dense.data_ptr()), dense.nbytes()})));
-  };
+  NamedTensors all;
   for (const auto& item : model.named_parameters()) {
-    add(item.key(), item.value());
-    if (item.value().grad().defined()) add(item.key() + ".grad", item.value().grad());
+    all.emplace_back(item.key(), item.value());
+    if (item.value().grad().defined()) all.emplace_back(item.key() + ".grad", item.value().grad());
   }
-  for (const auto& item : model.named_buffers()) add(item.key(), item.value());
-  comm::require_same(communicator, "state after a step", lines);
+  for (const auto& item : model.named_buffers()) all.emplace_back(item.key(), item.value());
+  require_same_tensors(communicator, "state after a step", all);
 }
 
 /// n ranks of the back end this suite is linked with, one LibTorch thread each.

@@ -2,64 +2,22 @@
 // for bit: weights, momentum, state and reports, over random options and interruptions.
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/embedding.h>
-#include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/normalization.h>
-#include <torch/optim/optimizer.h>
-#include <torch/optim/sgd.h>
-#include <torch/utils.h>
+#include <torch/types.h>
 
-#include <array>
 #include <cmath>
-#include <limits>
-#include <optional>
 
-#include "linerate/core/random.hpp"
-#include "linerate/kfac/kfac_report.hpp"
-#include "linerate/kfac/preconditioner.hpp"
-#include "linerate/torch_adapter/data_parallel.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
 
-using ::testing::HasSubstr;
-
 constexpr int kBatches = 14;
-
-/// Every kind of layer; branches that a pass may leave out or repeat.
-struct AllKindsImpl : torch::nn::Module {
-  torch::nn::Conv2d conv =
-      register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 3, 3)));
-  torch::nn::Embedding words = register_module("words", torch::nn::Embedding(11, 6));
-  torch::nn::LayerNorm norm =
-      register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({6})));
-  std::array<torch::nn::Linear, 2> branches = {register_module("branch0", torch::nn::Linear(9, 9)),
-                                               register_module("branch1", torch::nn::Linear(9, 9))};
-  torch::nn::Linear head = register_module("head", torch::nn::Linear(9, 4));
-  AllKindsImpl() {
-    to(torch::kDouble);
-    set_weights(*this);
-  }
-  torch::Tensor forward(const torch::Tensor& images, const torch::Tensor& tokens,
-                        const std::array<int, 2>& uses) {
-    const torch::Tensor seen = torch::tanh(conv(images)).flatten(2).mean(2);
-    torch::Tensor h = torch::cat({seen, norm(words(tokens)).mean(1)}, 1);
-    for (std::size_t b = 0; b < branches.size(); ++b)
-      for (int use = 0; use < uses[b]; ++use) h = torch::tanh(branches[b](h));
-    return head(h);
-  }
-};
-TORCH_MODULE(AllKinds);
 
 enum class Fate { counts, not_finite, infinite, thrown_away, skipped };
 
-struct AloneBatch {
-  torch::Tensor images, tokens, targets;
-  std::array<int, 2> uses{};
-  std::array<bool, 2> frozen{};
+struct AloneBatch : BranchBatch {
+  bool is_frozen = false;  // the first branch
   Fate fate = Fate::counts;
   double rate = 0;
 };
@@ -71,50 +29,35 @@ struct AloneProgram {
   std::vector<AloneBatch> batches;
 
   explicit AloneProgram(std::uint64_t seed) {
-    std::uint64_t drawn = 0;
-    const auto one_of = [&](std::uint64_t n) {
-      return static_cast<int>(random_below(seed, drawn++, n));
-    };
-    torch::manual_seed(static_cast<std::int64_t>(seed));
+    const auto one_of = drawn_below;
+    torch::manual_seed(seed);
     eigen = one_of(2) == 0, sampled = one_of(3) == 0, clips = one_of(3) > 0;
     subsamples = one_of(3) == 0, reduces = !subsamples && one_of(3) == 0, falls = one_of(2) == 0;
     fails = !eigen && one_of(3) == 0;
     factors = 1 + one_of(3), inverses = factors * (1 + one_of(2));
     for (int k = 0; k < kBatches; ++k) {
-      const std::int64_t samples = 2 + one_of(4);
-      AloneBatch batch{torch::randn({samples, 1, 5, 5}, torch::kDouble),
-                       torch::randint(11, {samples, 1 + one_of(4)}),
-                       torch::randn({samples, 4}, torch::kDouble)};
-      batch.uses = {one_of(3), one_of(3)};
-      batch.frozen = {one_of(5) == 0, false};
       const bool is_last = k == kBatches - 1;
-      batch.fate = is_last || one_of(3) > 0 ? Fate::counts : static_cast<Fate>(one_of(5));
-      batch.rate = 0.01 * (1 + one_of(20));
-      batches.push_back(batch);
+      batches.push_back({random_batch(2 + one_of(4)), one_of(5) == 0,
+                         is_last || one_of(3) > 0 ? Fate::counts : static_cast<Fate>(one_of(5)),
+                         0.01 * (1 + one_of(20))});
     }
   }
 
-  KfacOptions options(torch::optim::Optimizer& optimizer) const {
-    KfacOptions o{.loss_average = LossAverage{}};
-    o.method = eigen ? InverseMethod::eigen : InverseMethod::cholesky;
-    o.fisher = sampled ? Fisher::monte_carlo : Fisher::empirical;
-    o.shared_positions = reduces ? SharedPositions::reduce : SharedPositions::expand;
-    o.conv_subsampling = subsamples ? 2 : 1;
-    o.factor_interval = factors, o.inverse_interval = inverses;
-    o.optimizer = &optimizer;
-    o.kl_clip = clips ? 1e-2 : 0.0;
-    o.damping = [fails = fails, falls = falls](std::int64_t step) {
-      return fails && step % 4 == 2 ? kNotANumber
-             : falls                ? 0.3 / static_cast<double>(1 + step)
-                                    : 0.1;
-    };
-    return o;
-  }
-  std::string name() const {
-    return fmt::format(
-        "{}{}{}{}{}{}{}, {}/{}", eigen ? "eigen" : "cholesky", sampled ? ", Monte-Carlo" : "",
-        clips ? ", clip" : "", subsamples ? ", subsampled" : "", reduces ? ", reduced" : "",
-        fails ? ", inverses fail" : "", falls ? ", damping falls" : "", factors, inverses);
+  KfacOptions options() const {
+    return {.loss_average = LossAverage{},
+            .method = eigen ? InverseMethod::eigen : InverseMethod::cholesky,
+            .fisher = sampled ? Fisher::monte_carlo : Fisher::empirical,
+            .shared_positions = reduces ? SharedPositions::reduce : SharedPositions::expand,
+            .factor_interval = factors,
+            .inverse_interval = inverses,
+            .damping =
+                [fails = fails, falls = falls](std::int64_t step) {
+                  return fails && step % 4 == 2 ? kNotANumber
+                         : falls                ? 0.3 / static_cast<double>(1 + step)
+                                                : 0.1;
+                },
+            .kl_clip = clips ? 1e-2 : 0.0,
+            .conv_subsampling = subsamples ? 2 : 1};
   }
 };
 
@@ -131,65 +74,37 @@ std::string text_of(const KfacStep& s) {
 
 struct AloneEnd {
   std::vector<std::string> reports;
-  std::vector<std::pair<std::string, torch::Tensor>> tensors;
+  std::vector<torch::Tensor> weights, momenta;
+  NamedTensors state;
 };
 
-/// `communicator`: absent for a K-FAC that nobody shares.
-AloneEnd run(const AloneProgram& program, comm::Communicator* communicator,
-             const std::string& strategy = "") {
-  AllKinds net;
-  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(1.0).momentum(0.9));
-  KFAC pre(*net, program.options(optimizer));
-  std::optional<DataParallel> parallel;
-  if (communicator)
-    parallel.emplace(*net, *communicator,
-                     DataParallelOptions{.strategy = strategy, .preconditioner = &pre});
+/// `c`: absent for a K-FAC that nobody shares.
+AloneEnd run(const AloneProgram& drawn, comm::Communicator* c, const std::string& strategy = "") {
+  Program<BranchNet> program(
+      c, {.strategy = strategy, .options = drawn.options(), .names_optimizer = true});
   AloneEnd end;
-  for (const AloneBatch& batch : program.batches) {
-    const auto samples = static_cast<double>(batch.images.size(0));
-    const auto loss_of = [&](const torch::Tensor& output) {
-      return (output - batch.targets).square().sum() / samples;
-    };
-    for (auto& p : net->branches[0]->parameters()) p.set_requires_grad(!batch.frozen[0]);
-    for (auto& group : optimizer.param_groups()) group.options().set_lr(batch.rate);
-    optimizer.zero_grad();
-    const torch::Tensor output = net(batch.images, batch.tokens, batch.uses);
-    pre.loss_of(output);
-    if (program.sampled)
-      pre.sample_fisher(output, LossKind::squared_error, torch::sin(output.detach() * 100));
+  for (const AloneBatch& batch : drawn.batches) {
+    program.net->freeze({batch.is_frozen, false});
+    program.set_rate(batch.rate);
+    program.optimizer.zero_grad();
+    const torch::Tensor output = program.net(batch);
+    program.pre->loss_of(output);
+    if (drawn.sampled)
+      program.pre->sample_fisher(output, LossKind::squared_error,
+                                 torch::sin(output.detach() * 100));
     const double factor = batch.fate == Fate::not_finite ? kNotANumber
-                          : batch.fate == Fate::infinite ? std::numeric_limits<double>::infinity()
+                          : batch.fate == Fate::infinite ? HUGE_VAL
                                                          : 1;
-    (loss_of(output) * factor).backward({}, /*retain_graph=*/true);
-    if (batch.fate == Fate::skipped && parallel) parallel->skip_step();
+    (loss_of_output(output, batch.targets) * factor).backward({}, /*retain_graph=*/true);
+    if (batch.fate == Fate::skipped && c) program.parallel->skip_step();
     if (batch.fate == Fate::skipped || batch.fate == Fate::thrown_away) continue;
-    if (parallel) parallel->finish();
-    end.reports.push_back(text_of(pre.step()));
-    optimizer.step();
+    if (c) program.parallel->finish();
+    end.reports.push_back(text_of(program.update()));
   }
-  for (const auto& p : net->named_parameters()) {
-    end.tensors.emplace_back(p.key(), p.value().detach().clone());
-    const auto known = optimizer.state().find(p.value().unsafeGetTensorImpl());
-    if (known == optimizer.state().end()) continue;
-    const torch::Tensor momentum =
-        static_cast<torch::optim::SGDParamState&>(*known->second).momentum_buffer();
-    if (momentum.defined()) end.tensors.emplace_back(p.key() + ", momentum", momentum);
-  }
-  for (const auto& [name, tensor] : to_tensors(parallel ? parallel->curvature_state() : pre.save()))
-    end.tensors.emplace_back("state: " + name, tensor);
+  end.weights = weights_of(*program.net);
+  end.momenta = program.momenta();
+  end.state = to_tensors(program.state());
   return end;
-}
-
-void expect_same(const AloneEnd& found, const AloneEnd& expected, const std::string& place) {
-  ASSERT_EQ(found.reports.size(), expected.reports.size()) << place;
-  for (std::size_t i = 0; i < found.reports.size(); ++i)
-    EXPECT_EQ(found.reports[i], expected.reports[i]) << place;
-  ASSERT_EQ(found.tensors.size(), expected.tensors.size()) << place;
-  for (std::size_t i = 0; i < found.tensors.size(); ++i) {
-    EXPECT_EQ(found.tensors[i].first, expected.tensors[i].first) << place;
-    EXPECT_TRUE(torch::equal(found.tensors[i].second, expected.tensors[i].second))
-        << place << ": " << found.tensors[i].first;
-  }
 }
 
 class CurvatureOfOneRank : public ::testing::TestWithParam<std::string> {};
@@ -201,8 +116,13 @@ TEST_P(CurvatureOfOneRank, IsThatOfAKfacAloneBitForBit) {
     const std::string strategy =
         fmt::format("{}, factors={}, inverses={})", GetParam(), program.factors, program.inverses);
     comm::run_ranks(1, [&](comm::Communicator& c) {
-      expect_same(run(program, &c, strategy), alone,
-                  fmt::format("seed {}, {}, {}", seed, strategy, program.name()));
+      const AloneEnd shared = run(program, &c, strategy);
+      const std::string place = fmt::format("seed {}, {}", seed, strategy);
+      EXPECT_EQ(shared.reports, alone.reports) << place;
+      EXPECT_EQ(largest_difference(shared.weights, alone.weights), 0) << place;
+      EXPECT_EQ(shared.momenta.size(), alone.momenta.size()) << place;
+      EXPECT_EQ(largest_difference(shared.momenta, alone.momenta), 0) << place;
+      expect_same_tensors(shared.state, alone.state, place);
     });
   }
 }
@@ -217,28 +137,17 @@ INSTANTIATE_TEST_SUITE_P(
 /// A step by the program's own calls: of a K-FAC alone, or with the ranks of `parallel`.
 struct Manual : Program<> {
   Manual(comm::Communicator* c, bool names_optimizer, double kappa = 1e-2)
-      : Program<>(c, {.strategy = c ? "kfac(d)" : "", .options = options(&rate, kappa)}) {
-    if (names_optimizer) KfacInside::preconditioner(*pre).set_optimizer(optimizer);
-  }
-  static KfacOptions options(const double* rate, double kappa) {
-    KfacOptions o{.loss_average = LossAverage{}, .factor_interval = 1, .inverse_interval = 1};
-    o.kl_clip = kappa;
-    o.learning_rate = [rate](std::int64_t) { return *rate; };
-    return o;
-  }
-  std::vector<torch::Tensor> momentum() {
-    std::vector<torch::Tensor> all;
-    for (const auto& p : net->parameters())
-      all.push_back(
-          static_cast<torch::optim::SGDParamState&>(*optimizer.state().at(p.unsafeGetTensorImpl()))
-              .momentum_buffer()
-              .clone());
-    return all;
-  }
+      : Program<>(c, {.strategy = c ? "kfac(d)" : "",
+                      .options = {.loss_average = LossAverage{},
+                                  .factor_interval = 1,
+                                  .inverse_interval = 1,
+                                  .kl_clip = kappa,
+                                  .learning_rate = [this](std::int64_t) { return rate; }},
+                      .names_optimizer = names_optimizer}) {}
   /// Up to the optimizer's.
   void precondition(double at) {
     rate = at;
-    for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
+    set_rate(at);
     static const Data data = Data::whole();
     backward(data);
     if (parallel) parallel->finish();
@@ -260,15 +169,15 @@ TEST(MomentumBound, HoldsWhereStepsAreCalledOneByOne) {
     Manual program(c, /*names_optimizer=*/true);
     program.precondition(0.05);
     program.optimizer.step();
-    const auto before = program.momentum();
+    const auto before = program.momenta();
     program.precondition(0.2);
-    const auto after = program.momentum();
+    const auto after = program.momenta();
     for (std::size_t p = 0; p < before.size(); ++p)
       EXPECT_TRUE(torch::equal(after[p], before[p] * (0.05 / 0.2))) << p;
     program.optimizer.step();
-    const auto kept = program.momentum();
+    const auto kept = program.momenta();
     program.precondition(0.1);
-    EXPECT_EQ(largest_difference(program.momentum(), kept), 0);
+    EXPECT_EQ(largest_difference(program.momenta(), kept), 0);
   });
 }
 

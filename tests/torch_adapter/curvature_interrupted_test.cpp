@@ -2,26 +2,14 @@
 // exchanged twice, not preconditioned; and owners whose inverses fail.
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/linear.h>
-#include <torch/optim/sgd.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <algorithm>
+#include <cmath>
 #include <functional>
-#include <limits>
-#include <map>
 #include <set>
 
-#include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/doc/plan_index.hpp"
-#include "linerate/exec/recorder.hpp"
-#include "linerate/kfac/kfac.hpp"
-#include "linerate/kfac/kfac_report.hpp"
-#include "linerate/torch_adapter/data_parallel.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/warnings.hpp"
 
@@ -29,12 +17,9 @@ namespace linerate::torch_adapter {
 namespace {
 
 using comm::Communicator;
-using doc::TaskKind;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::SizeIs;
-using Names = std::multiset<std::string>;
 
 /// kSteps batches, of which a rank takes its part.
 const std::vector<Data>& batches() {
@@ -47,10 +32,12 @@ const std::vector<Data>& batches() {
   return all;
 }
 
-/// Batches are made before any rank draws.
-void run_on_batches(int ranks, const std::function<void(Communicator&)>& work) {
+/// Batches are made before any rank draws. 0 ranks: a K-FAC that nobody shares.
+constexpr int kAlone = 0;
+void run_on_batches(int ranks, const std::function<void(Communicator*)>& work) {
   batches();
-  comm::run_ranks(ranks, work);
+  if (ranks == kAlone) return work(nullptr);
+  comm::run_ranks(ranks, [&](Communicator& c) { work(&c); });
 }
 
 /// A training in which a rank takes its parts of batches().
@@ -61,6 +48,8 @@ struct Batches : Program<> {
         communicator(c),
         type(dtype) {}
 
+  /// Of a K-FAC alone, or of one rank of several.
+  bool is_hit() const { return !communicator || communicator->rank() == 1; }
   Data mine(std::int64_t batch) const {
     const Data& all = batches()[static_cast<std::size_t>(batch)];
     return (communicator ? all.of(*communicator) : all).in(type);
@@ -69,46 +58,44 @@ struct Batches : Program<> {
   KfacStep step(std::int64_t batch, double factor = 1) {
     return Program<>::step(mine(batch), factor);
   }
-  int rank() const { return communicator->rank(); }
 
   Communicator* communicator;
   torch::Dtype type;
 };
 
-/// Multiplies by a weight in another way than its layer does.
-torch::Tensor not_understood(Batches& program) {
-  return torch::matmul(program.net->head->weight, torch::ones({8, 1}, torch::kDouble)).sum();
-}
-
-std::vector<std::string> strategies_and_dp() {
+std::vector<std::string> strategies_and_dp(const std::string& exchange) {
   std::vector<std::string> all = strategies();
   all.push_back("kfac(dp, factors=2, inverses=4)");
+  for (std::string& one : all) one = exchange + one;
   return all;
 }
 
 /// Some batches of a run count, the others are taken by `interrupt`; the weights are those of a run
 /// without them.
 void expect_no_trace(int ranks, const std::function<void(Batches&, std::int64_t)>& interrupt,
-                     const std::string& exchange = "ddp+", torch::Dtype type = torch::kDouble) {
-  const std::vector<std::int64_t> interrupted = {0, 3, 4, 7};  // all kinds of steps
-  for (const std::string& kfac : strategies_and_dp())
-    run_on_batches(ranks, [&](Communicator& c) {
+                     const std::vector<std::string>& all = strategies_and_dp("ddp+"),
+                     const KfacOptions& options = kfac_options(),
+                     torch::Dtype type = torch::kDouble) {
+  const std::set<std::int64_t> interrupted = {0, 2, 4, 5, 8};  // all kinds of steps
+  const double bound = ranks == kAlone ? 0 : type == torch::kDouble ? 1e-12 : 1e-5;
+  for (const std::string& strategy : ranks == kAlone ? std::vector<std::string>(1) : all)
+    run_on_batches(ranks, [&](Communicator* c) {
       const auto weights = [&](bool is_hit) {
-        Batches program(&c, exchange + kfac, kfac_options(), type);
+        Batches program(c, strategy, options, type);
         for (std::int64_t k = 0; k < kSteps; ++k)
-          if (std::find(interrupted.begin(), interrupted.end(), k) == interrupted.end())
+          if (!interrupted.contains(k))
             program.step(k);
           else if (is_hit)
             interrupt(program, k);
-        return weights_of(*program.net);
+        return program.weights();
       };
-      EXPECT_LT(largest_difference(weights(true), weights(false)),
-                type == torch::kDouble ? 1e-12 : 1e-5)
-          << exchange << kfac;
+      EXPECT_LE(largest_difference(weights(true), weights(false)), bound) << strategy;
     });
 }
 
 class CurvatureInterrupted : public ::testing::TestWithParam<int> {};
+/// One rank alone does as several do.
+class CurvatureDisturbed : public CurvatureInterrupted {};
 
 TEST_P(CurvatureInterrupted, ASkippedStepLeavesNoTrace) {
   expect_no_trace(GetParam(), [](Batches& program, std::int64_t batch) {
@@ -117,124 +104,98 @@ TEST_P(CurvatureInterrupted, ASkippedStepLeavesNoTrace) {
   });
 }
 
-TEST_P(CurvatureInterrupted, ARefusedStepLeavesNoTrace) {
-  expect_no_trace(GetParam(), [](Batches& program, std::int64_t batch) {
-    program.backward(batch);
-    if (program.rank() == 1) program.parallel->refuse_step("a bad batch");
-    EXPECT_THROW(program.parallel->finish(), InputError);
-  });
-}
-
-/// Passes that come to no end on rank 1, which it says; the others' do.
+/// A pass that comes to no end on rank 1, which it says, or whose batch is bad; the others' do.
 template <typename Pass>
-void expect_no_trace_of(int ranks, Pass throwing) {
-  expect_no_trace(ranks, [throwing](Batches& program, std::int64_t batch) {
-    if (program.rank() != 1) {
+void expect_refused_without_trace(int ranks, Pass pass) {
+  expect_no_trace(ranks, [pass](Batches& program, std::int64_t batch) {
+    if (!program.is_hit()) {
       program.backward(batch);
     } else {
       program.optimizer.zero_grad();
-      EXPECT_THROW(throwing(*program.net, program.mine(batch)), std::exception);
+      pass(program.net, program.mine(batch));
       program.parallel->refuse_step("a bad batch");
     }
     EXPECT_THROW(program.parallel->finish(), InputError);
   });
 }
 
+TEST_P(CurvatureInterrupted, ARefusedStepLeavesNoTrace) {
+  expect_refused_without_trace(GetParam(),
+                               [](Net& net, const Data& mine) { loss_of(net, mine).backward(); });
+}
+
 TEST_P(CurvatureInterrupted, AnExceptionInOneRanksForwardPassLeavesNoTrace) {
-  expect_no_trace_of(GetParam(), [](auto& net, const Data& mine) {
-    net.conv(mine.inputs);  // its factor may be on its way
-    net.hidden(mine.inputs);
+  expect_refused_without_trace(GetParam(), [](Net& net, const Data& mine) {
+    net->conv(mine.inputs);  // its factor may be on its way
+    EXPECT_THROW(net->hidden(mine.inputs), std::exception);
   });
 }
 
 TEST_P(CurvatureInterrupted, AnExceptionInOneRanksBackwardPassLeavesNoTrace) {
-  expect_no_trace_of(GetParam(), [](auto& net, const Data& mine) {
-    const torch::Tensor seen = torch::tanh(net.conv(mine.inputs));
+  expect_refused_without_trace(GetParam(), [](Net& net, const Data& mine) {
+    const torch::Tensor seen = torch::tanh(net->conv(mine.inputs));
     seen.register_hook([](const torch::Tensor&) { throw std::runtime_error("in backward"); });
-    loss_of_output(net.head(torch::tanh(net.hidden(seen.flatten(1)))), mine).backward();
+    const torch::Tensor output = net->head(torch::tanh(net->hidden(seen.flatten(1))));
+    EXPECT_THROW(loss_of_output(output, mine.targets).backward(), std::exception);
   });
 }
 
 /// A batch that is thrown away with zero_grad(), on all ranks or on one, and the next in its place.
-TEST_P(CurvatureInterrupted, ABatchWhoseGradientsAreThrownAwayLeavesNoTrace) {
+TEST_P(CurvatureDisturbed, ABatchWhoseGradientsAreThrownAwayLeavesNoTrace) {
   for (const bool on_all : {true, false})
-    for (const std::string& kfac : strategies_and_dp())
-      run_on_batches(GetParam(), [&](Communicator& c) {
-        Batches plain(&c, "ddp+" + kfac), hit(&c, "ddp+" + kfac);
-        for (std::int64_t k = 0; k < kSteps; ++k) {
-          plain.step(k);
-          if ((k == 0 || k % 3 == 1) && (on_all || c.rank() == 1)) hit.backward((k + 5) % kSteps);
-          hit.step(k);
-        }
-        hit.parallel->require_same_weights(kfac);
-        EXPECT_LT(largest_difference(weights_of(*hit.net), weights_of(*plain.net)), 1e-12)
-            << kfac << on_all;
-      });
+    expect_no_trace(GetParam(), [on_all](Batches& program, std::int64_t batch) {
+      if (on_all || program.is_hit()) program.backward(batch);
+    });
 }
 
 /// Infinities and NaN reach all ranks with the gradients, and those say it alike.
-TEST_P(CurvatureInterrupted, ABatchThatIsNotFiniteOnOneRankIsSkippedByAll) {
-  for (const double factor : {kNotANumber, std::numeric_limits<double>::infinity()})
-    expect_no_trace(GetParam(), [factor](Batches& program, std::int64_t batch) {
-      program.backward(batch, program.rank() == 1 ? factor : 1);
-      program.parallel->finish();
-      const KfacStep done = program.update();
-      EXPECT_TRUE(done.skipped);
-      for (const torch::Tensor& p : program.net->parameters()) EXPECT_FALSE(p.grad().defined());
-    });
+template <double factor>
+void skip_one_that_is_not_finite(Batches& program, std::int64_t batch) {
+  EXPECT_TRUE(program.step(batch, program.is_hit() ? factor : 1).skipped);
+  for (const torch::Tensor& p : program.net->parameters()) EXPECT_FALSE(p.grad().defined());
+}
+
+TEST_P(CurvatureDisturbed, ABatchThatIsNotFiniteOnOneRankIsSkippedByAll) {
+  expect_no_trace(GetParam(), skip_one_that_is_not_finite<kNotANumber>);
+  expect_no_trace(GetParam(), skip_one_that_is_not_finite<HUGE_VAL>);
+}
+
+/// finish() has waited for all gradients: the step is skipped as behind other exchanges.
+TEST_P(CurvatureInterrupted, UnderDearABatchThatIsNotFiniteIsSkipped) {
+  expect_no_trace(
+      GetParam(), skip_one_that_is_not_finite<kNotANumber>,
+      {"dear+" + without_clip("d"), "dear+" + without_clip("mpd"), "dear+" + without_clip("spd")},
+      without_clip());
+}
+
+/// A weight is multiplied by in another way than its layer does: what is thrown about one batch is
+/// said of it alone, and the next takes its place.
+TEST_P(CurvatureDisturbed, ABatchThatIsNotUnderstoodIsRefusedByAll) {
+  expect_no_trace(GetParam(), [](Batches& program, std::int64_t batch) {
+    program.optimizer.zero_grad();
+    torch::Tensor loss = loss_of(program.net, program.mine(batch));
+    if (program.is_hit())
+      loss = loss +
+             torch::matmul(program.net->head->weight, torch::ones({8, 1}, torch::kDouble)).sum();
+    loss.backward();
+    EXPECT_THROW(program.parallel ? static_cast<void>(program.parallel->finish())
+                                  : static_cast<void>(program.pre->step()),
+                 UsageError);
+  });
 }
 
 TEST_P(CurvatureInterrupted, ACompressedStepThatIsNotFiniteIsSkippedByAll) {
   expect_no_trace(
       GetParam(),
       [](Batches& program, std::int64_t batch) {
-        program.backward(batch, program.rank() == 1 ? kNotANumber : 1);
+        program.backward(batch, program.is_hit() ? kNotANumber : 1);
         EXPECT_TRUE(program.parallel->step(*program.pre, program.optimizer).infinite);
       },
-      "ddp+topk(density=0.1, dense_below=0)+", torch::kFloat);
+      strategies_and_dp("ddp+topk(density=0.1, dense_below=0)+"), kfac_options(), torch::kFloat);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CurvatureInterrupted, ::testing::Values(2, 4));
-
-/// One rank alone does as several do: `step(program, batch, interrupted)` leaves the same weights
-/// with interruptions and without.
-template <typename Step>
-void expect_no_trace_alone(Step step) {
-  const auto weights = [&](bool interrupted) {
-    Batches program(nullptr, "");
-    for (std::int64_t k = 0; k < kSteps; ++k) step(program, k, interrupted);
-    return weights_of(*program.net);
-  };
-  EXPECT_EQ(largest_difference(weights(true), weights(false)), 0);
-}
-
-TEST(CurvatureAlone, ABatchThatIsNotFiniteLeavesNoTrace) {
-  expect_no_trace_alone([](Batches& program, std::int64_t k, bool interrupted) {
-    const bool bad = k == 0 || k == 3 || k == 4 || k == 7;
-    if (bad && !interrupted) return;
-    EXPECT_EQ(program.step(k, bad ? kNotANumber : 1).skipped, bad);
-  });
-}
-
-TEST(CurvatureAlone, ABatchWhoseGradientsAreThrownAwayLeavesNoTrace) {
-  expect_no_trace_alone([](Batches& program, std::int64_t k, bool interrupted) {
-    if (interrupted) loss_of(program.net, program.mine(kSteps - 1 - k)).backward();
-    program.step(k);
-    program.optimizer.zero_grad();
-  });
-}
-
-/// What step() throws about one batch is said of it alone, and the next takes its place.
-TEST(CurvatureAlone, ABatchThatIsRefusedLeavesNoTrace) {
-  expect_no_trace_alone([](Batches& program, std::int64_t k, bool interrupted) {
-    if (interrupted && (k == 0 || k == 4)) {
-      program.optimizer.zero_grad();
-      (loss_of(program.net, program.mine(k)) + not_understood(program)).backward();
-      EXPECT_THROW(program.pre->step(), UsageError);
-    }
-    program.step(k);
-  });
-}
+INSTANTIATE_TEST_SUITE_P(Ranks, CurvatureDisturbed, ::testing::Values(kAlone, 2, 4));
 
 /// `passes(program, interrupted)` and a step leave the same state with interruptions and without.
 template <typename Model = Net, typename Passes>
@@ -243,12 +204,9 @@ void expect_same_state(Passes passes, const KfacOptions& options = kfac_options(
     Program<Model> program(nullptr, {.options = options});
     passes(program, interrupted);
     program.pre->step();
-    return to_tensors(program.pre->save());
+    return to_tensors(program.state());
   };
-  const auto found = state(true), expected = state(false);
-  ASSERT_EQ(found.size(), expected.size());
-  for (std::size_t i = 0; i < found.size(); ++i)
-    EXPECT_TRUE(torch::equal(found[i].second, expected[i].second)) << found[i].first;
+  expect_same_tensors(state(true), state(false), "interrupted");
 }
 
 /// Gradients by torch::autograd::grad stand in no .grad: nobody has thrown them away.
@@ -268,59 +226,29 @@ TEST(CurvatureAlone, GradientsThatNobodyAccumulatedAddUp) {
   });
 }
 
-/// A kernel larger than its input.
-TEST(CurvatureAlone, AnOperatorThatThrowsLeavesNoTrace) {
-  expect_same_state([](Program<>& program, bool interrupted) {
-    if (interrupted) {
-      EXPECT_THROW(program.net->conv(torch::ones({kSamples, 1, 2, 8}, torch::kDouble)),
-                   std::exception);
-    }
-    loss_of(program.net, batches()[0]).backward();
-  });
-}
-
 /// A rank's part may be empty: its passes count nothing, whatever the layers make of positions.
 TEST(CurvatureAlone, ABatchOfNoSamplesCountsNothing) {
   for (const auto positions : {SharedPositions::expand, SharedPositions::reduce}) {
     KfacOptions options = kfac_options();
     options.shared_positions = positions;
-    const auto passes_of = [](const Data& data) {
-      return [data](auto& program, bool interrupted) {
-        loss_of(program.net, data).backward();
-        const Data none{data.inputs.slice(0, 0, 0), data.targets.slice(0, 0, 0)};
-        if (interrupted) loss_of(program.net, none).backward();
-      };
-    };
-    expect_same_state<Net>(passes_of(Data::whole()), options);
-    expect_same_state<TokenNet>(passes_of(Data::of_tokens()), options);
+    torch::manual_seed(6);
+    BranchBatch some = random_batch(5), none = random_batch(0);
+    some.uses = none.uses = {1, 1};
+    expect_same_state<BranchNet>(
+        [&](auto& program, bool interrupted) {
+          loss_of(program.net, some).backward();
+          if (interrupted) loss_of(program.net, none).backward();
+        },
+        options);
   }
-}
-
-/// What is not understood of one step does not refuse those that follow.
-TEST(CurvatureUnknown, RefusesOneStepOnAllRanks) {
-  run_on_batches(2, [](Communicator& c) {
-    Batches plain(&c, "ddp+kfac(spd)"), hit(&c, "ddp+kfac(spd)");
-    for (const std::int64_t k : {0, 1, 3, 4}) plain.step(k);
-    for (const std::int64_t k : {0, 1, 2, 3, 4}) {
-      if (k != 2) {
-        hit.step(k);
-        continue;
-      }
-      hit.optimizer.zero_grad();
-      torch::Tensor loss = loss_of(hit.net, hit.mine(k));
-      if (c.rank() == 1) loss = loss + not_understood(hit);
-      loss.backward();
-      EXPECT_THROW(hit.parallel->finish(), UsageError);
-    }
-    EXPECT_LT(largest_difference(weights_of(*hit.net), weights_of(*plain.net)), 1e-12);
-  });
 }
 
 /// A second backward pass that nobody announced, in one step: what left under the first is sent
 /// once more.
-class ExchangedTwice : public ::testing::TestWithParam<std::int64_t> {
- protected:
-  static std::vector<torch::Tensor> weights(Communicator* c, const std::string& strategy) {
+class ExchangedTwice : public ::testing::TestWithParam<std::int64_t> {};
+
+TEST_P(ExchangedTwice, HasTheCurvatureOfBothBackwardPasses) {
+  const auto weights = [](Communicator* c, const std::string& strategy) {
     Batches program(c, strategy);
     for (std::int64_t k = 0; k < kSteps; ++k) {
       program.backward(k);
@@ -330,62 +258,52 @@ class ExchangedTwice : public ::testing::TestWithParam<std::int64_t> {
       }
       program.update();
     }
-    return weights_of(*program.net);
-  }
-};
-
-TEST_P(ExchangedTwice, HasTheCurvatureOfBothBackwardPasses) {
+    return program.weights();
+  };
   const std::vector<torch::Tensor> expected = weights(nullptr, "");
   for (const std::string& kfac : strategies())
-    run_on_batches(2, [&](Communicator& c) {
-      EXPECT_LT(largest_difference(weights(&c, "ddp+" + kfac), expected), 1e-9) << kfac;
+    run_on_batches(2, [&](Communicator* c) {
+      EXPECT_LT(largest_difference(weights(c, "ddp+" + kfac), expected), 1e-9) << kfac;
     });
 }
 
 INSTANTIATE_TEST_SUITE_P(KindsOfSteps, ExchangedTwice, ::testing::Values(4, 6, 7));
 
-TEST(NotPreconditioned, IsSaidOnce) {
-  const Warnings warnings;
-  run_on_batches(2, [](Communicator& c) {
-    Batches program(&c, "ddp+kfac(d)");
-    for (std::int64_t k = 0; k < 4; ++k) {
-      program.backward(k);
-      program.parallel->finish();
-      program.optimizer.step();
-    }
-  });
-  EXPECT_THAT(warnings.with("without the preconditioner's step()"), SizeIs(2));  // ranks
-}
-
-TEST(NotPreconditioned, IsNotSaidOfStepsThatAre) {
-  const Warnings warnings;
-  run_on_batches(2, [](Communicator& c) {
-    Batches program(&c, "ddp+kfac(d)");
-    program.step(0);
-    program.backward(1);
-    program.parallel->skip_step();
-    program.backward(2);
-    program.parallel->step(*program.pre, program.optimizer);
-    program.step(3);
-  });
-  EXPECT_THAT(warnings.with("without the preconditioner's step()"), IsEmpty());
+TEST(NotPreconditioned, IsSaidOnceOfStepsThatAreNot) {
+  for (const bool is_preconditioned : {false, true}) {
+    const Warnings warnings;
+    run_on_batches(2, [&](Communicator* c) {
+      Batches program(c, "ddp+kfac(d)");
+      for (std::int64_t k = 0; k < 4; ++k) {
+        program.backward(k);
+        if (!is_preconditioned) {
+          program.parallel->finish();
+          program.optimizer.step();
+        } else if (k == 1) {
+          program.parallel->skip_step();
+        } else if (k == 2) {
+          program.parallel->step(*program.pre, program.optimizer);
+        } else {
+          program.parallel->finish();
+          program.update();
+        }
+      }
+    });
+    EXPECT_THAT(warnings.with("without the preconditioner's step()"),
+                SizeIs(is_preconditioned ? 0 : 2));  // ranks
+  }
 }
 
 TEST(APreconditioner, ThatNobodySharesAnyMoreFollowsItsOwnIntervals) {
-  run_on_batches(2, [](Communicator& c) {
-    KfacOptions options = kfac_options();
-    options.factor_interval.reset();  // 10 and 100, unless the strategy says others
-    options.inverse_interval.reset();
-    Batches program(&c, "kfac(d, factors=3)", options);
-    std::vector<bool> factors, inverses;
+  run_on_batches(2, [](Communicator* c) {
+    // 10 and 100, unless the strategy says others.
+    Batches program(c, "kfac(d, factors=3)", bare_options());
     for (std::int64_t k = 0; k < 5; ++k) {
       const KfacStep done = program.step(k);
-      factors.push_back(done.factors);
-      inverses.push_back(done.inverses);
+      EXPECT_EQ(done.factors, k == 0) << k;
+      EXPECT_EQ(done.inverses, k == 0) << k;
       if (k == 0) program.parallel.reset();
     }
-    EXPECT_THAT(factors, ::testing::ElementsAre(true, false, false, false, false));
-    EXPECT_THAT(inverses, ::testing::ElementsAre(true, false, false, false, false));
   });
 }
 
@@ -406,10 +324,10 @@ TEST(AnOwner, WhoseInversesKeepFailingEndsTheRunOfAllRanks) {
                            "kfac(spd, placement=lpt)", "kfac(dp)"}) {
     std::vector<std::string> messages(2);
     std::vector<std::int64_t> steps(2);
-    run_on_batches(2, [&](Communicator& c) {
-      const auto r = static_cast<std::size_t>(c.rank());
-      Batches program(&c, std::string("ddp+") + kfac,
-                      failing(c.rank(), [](std::int64_t s) { return s >= 3; }));
+    run_on_batches(2, [&](Communicator* c) {
+      const auto r = to_index(c->rank());
+      Batches program(c, std::string("ddp+") + kfac,
+                      failing(c->rank(), [](std::int64_t s) { return s >= 3; }));
       messages[r] = thrown_by<Error>([&] {
         for (; steps[r] < kSteps; ++steps[r]) program.step(steps[r]);
       });
@@ -424,9 +342,9 @@ TEST(AnOwner, WhoseInversesKeepFailingEndsTheRunOfAllRanks) {
 
 TEST(AnOwner, WhoseInverseFailsOnceGoesOn) {
   for (const char* kfac : {"kfac(mpd)", "kfac(mem)", "kfac(spd, placement=lpt)", "kfac(dp)"})
-    run_on_batches(2, [&](Communicator& c) {
-      Batches program(&c, std::string("ddp+") + kfac,
-                      failing(c.rank(), [](std::int64_t s) { return s % 2 == 1; }));
+    run_on_batches(2, [&](Communicator* c) {
+      Batches program(c, std::string("ddp+") + kfac,
+                      failing(c->rank(), [](std::int64_t s) { return s % 2 == 1; }));
       for (std::int64_t k = 0; k < kSteps; ++k) program.step(k);
       program.parallel->require_same_weights(kfac);
     });
@@ -435,71 +353,25 @@ TEST(AnOwner, WhoseInverseFailsOnceGoesOn) {
 // ---- What K-FAC's state holds where ranks share it: a run that is resumed between two updates
 // goes on as the uninterrupted one, also on other ranks.
 
-struct Result {
-  std::vector<torch::Tensor> weights;
-  KfacState state;
-};
-
-/// Steps [0, kSteps), by other objects from `stop` on; in front of it a step with `skipped`.
-Result run(Communicator& c, const std::string& strategy, const Data& mine, std::int64_t stop,
-           const Data& skipped = {}) {
-  const CurvatureJob job{.strategy = strategy, .in_one_call = true};
-  Program<> program(&c, job);
-  for (std::int64_t step = 0; step < kSteps; ++step) {
-    if (step == stop) {
-      if (skipped.inputs.defined()) {
-        program.backward(skipped);
-        program.parallel->skip_step();
-      }
-      program.resume(c, job);
-    }
-    program.step(mine);
-  }
-  return {weights_of(*program.net), program.parallel->curvature_state()};
-}
-
 class CurvatureState : public ::testing::TestWithParam<int> {};
 
 TEST_P(CurvatureState, ResumesBetweenUpdatesAsIfNothingHadHappened) {
   const Data data = Data::whole(), other = Data::whole(9);
-  std::vector<std::string> all = strategies();
-  all.push_back("kfac(dp, placement=round-robin, factors=2, inverses=4)");
-  all.push_back("kfac(mem, placement=round-robin, factors=2, inverses=4)");
-  for (const std::string& kfac : all)
+  std::vector<std::string> all = strategies_and_dp("ddp+");
+  all.push_back("ddp+kfac(dp, placement=round-robin, factors=2, inverses=4)");
+  all.push_back("ddp+kfac(mem, placement=round-robin, factors=2, inverses=4)");
+  for (const std::string& strategy : all)
     comm::run_ranks(GetParam(), [&](Communicator& c) {
-      const Data mine = data.of(c);
-      const Result whole = run(c, "ddp+" + kfac, mine, kSteps);
+      const CurvatureJob job{.strategy = strategy, .in_one_call = true};
+      const auto whole = resumed(c, job, job, data.of(c), kSteps);
       // Before an inverse, behind it, between, behind a factor; behind a step that was skipped,
       // too.
       for (const std::int64_t stop : {4, 5, 6, 7})
         for (const Data& skipped : {Data(), other.of(c)}) {
-          const Result resumed = run(c, "ddp+" + kfac, mine, stop, skipped);
-          EXPECT_LT(largest_difference(resumed.weights, whole.weights), 1e-12) << kfac << stop;
+          const auto found = resumed(c, job, job, data.of(c), stop, skipped);
+          EXPECT_LT(largest_difference(found, whole), 1e-12) << strategy << stop;
         }
     });
-}
-
-/// Owners hold what no other rank does; the state is that of all of them.
-TEST_P(CurvatureState, IsTheSameOnEveryRank) {
-  const Data data = Data::whole();
-  for (const std::string kfac :
-       {"kfac(mem, factors=2, inverses=4)", "kfac(dp, factors=2, inverses=4)",
-        "kfac(hybrid, fraction=0.5, factors=2, inverses=4)"}) {
-    std::vector<KfacState> states(static_cast<std::size_t>(GetParam()));
-    comm::run_ranks(GetParam(), [&](Communicator& c) {
-      states[static_cast<std::size_t>(c.rank())] = run(c, "ddp+" + kfac, data.of(c), kSteps).state;
-    });
-    for (const KfacState& state : states) {
-      EXPECT_EQ(state.step, kSteps);
-      const auto mine = to_tensors(state), first = to_tensors(states[0]);
-      ASSERT_EQ(mine.size(), 2u + 3 * 2 * 2) << kfac;  // step, rate; of each factor two
-      ASSERT_EQ(mine.size(), first.size());
-      for (std::size_t i = 0; i < mine.size(); ++i) {
-        EXPECT_EQ(mine[i].first, first[i].first);
-        EXPECT_TRUE(torch::equal(mine[i].second, first[i].second)) << kfac << mine[i].first;
-      }
-    }
-  }
 }
 
 /// Each tensor of a state has a name of its own: files by name keep all of them. Files of a
@@ -528,38 +400,30 @@ INSTANTIATE_TEST_SUITE_P(Ranks, CurvatureState, ::testing::Values(1, 2, 4));
 TEST(CurvatureStateOfOtherRanks, GoesOnInAnyOther) {
   const Data data = Data::whole();
   constexpr std::int64_t kStop = 7;
-  const auto momentum_of = [](Program<> & program, const torch::Tensor& p) -> auto& {
-    auto& state = program.optimizer.state()[p.unsafeGetTensorImpl()];
-    if (!state) state = std::make_unique<torch::optim::SGDParamState>();
-    return static_cast<torch::optim::SGDParamState&>(*state);
-  };
   std::vector<torch::Tensor> expected, halfway, momenta;
   KfacState state;
-  for (const bool whole : {true, false})
-    comm::run_ranks(2, [&](Communicator& c) {
-      Program<> program(&c, {.strategy = "kfac(mem, factors=2, inverses=4)", .in_one_call = true});
-      for (std::int64_t step = 0; step < (whole ? kSteps : kStop); ++step) program.step(data.of(c));
-      const KfacState saved = program.parallel->curvature_state();
-      if (c.rank() != 0) return;
-      (whole ? expected : halfway) = weights_of(*program.net);
-      if (whole) return;
-      state = saved;
-      for (const auto& p : program.net->parameters())
-        momenta.push_back(momentum_of(program, p).momentum_buffer().clone());
-    });
+  comm::run_ranks(2, [&](Communicator& c) {
+    Program<> program(&c, {.strategy = "kfac(mem, factors=2, inverses=4)", .in_one_call = true});
+    for (std::int64_t step = 0; step < kStop; ++step) program.step(data.of(c));
+    const KfacState saved = program.state();
+    const auto weights = program.weights();
+    if (c.rank() == 0) state = saved, halfway = weights, momenta = program.momenta();
+    for (std::int64_t step = kStop; step < kSteps; ++step) program.step(data.of(c));
+    if (c.rank() == 0) expected = weights_of(*program.net);
+  });
   for (const int ranks : {1, 4})
     for (const std::string& kfac : strategies())
-      comm::run_ranks(ranks, [&](Communicator& c) {
+      expect_weights(kfac, ranks, expected, [&](Communicator& c) {
         Program<> program(&c, {.strategy = "ddp+" + kfac, .in_one_call = true});
         for (std::size_t i = 0; i < halfway.size(); ++i) {
           const torch::NoGradGuard no_grad;
           const torch::Tensor p = program.net->parameters()[i];
           p.copy_(halfway[i]);
-          momentum_of(program, p).momentum_buffer(momenta[i].clone());
+          program.momentum_of(p).momentum_buffer(momenta[i].clone());
         }
         program.parallel->load_curvature_state(state);
         for (std::int64_t step = kStop; step < kSteps; ++step) program.step(data.of(c));
-        EXPECT_LT(largest_difference(weights_of(*program.net), expected), 1e-9) << kfac << c.size();
+        return program.weights();
       });
 }
 
@@ -577,60 +441,6 @@ TEST(CurvatureStateOfOtherRanks, IsRefusedInTheMiddleOfAStepAndWithoutAPrecondit
     EXPECT_THAT(complaint(parallel), HasSubstr("in the middle of step 0"));
     parallel.skip_step();
     EXPECT_THAT(complaint(parallel), ::testing::IsEmpty());
-  });
-}
-
-// Recorded steps with K-FAC: what the Plan's curvature tasks took.
-
-constexpr int kRecordedSteps = 6;
-const std::set kKinds{TaskKind::factor, TaskKind::inverse, TaskKind::precondition};
-
-std::map<int, Names> recorded(const doc::Timeline& timeline) {
-  std::map<int, Names> steps;
-  for (const doc::Event& e : timeline.events) {
-    EXPECT_LT(e.start_ns, e.end_ns);
-    if (kKinds.contains(e.kind))
-      steps[e.step].insert(timeline.names[static_cast<std::size_t>(e.name)]);
-  }
-  return steps;
-}
-
-/// Of the tasks that a rank has.
-Names planned(const doc::Plan& plan, const std::string& variant, int rank) {
-  const auto at = std::find_if(plan.variants.begin(), plan.variants.end(),
-                               [&](const doc::TaskGraph& g) { return g.name == variant; });
-  const doc::TaskGraph& graph = *at;
-  const doc::VariantIndex index(plan, graph, rank);
-  Names names;
-  for (std::size_t i = 0; i < graph.tasks.size(); ++i)
-    if (index.has[i] && kKinds.contains(graph.tasks[i].kind))
-      names.insert(doc::event_name_of(plan, graph, graph.tasks[i]));
-  return names;
-}
-
-TEST(CurvatureRecord, HasEveryCurvatureTaskThatThePlanHas) {
-  comm::run_ranks(2, [](comm::Communicator& communicator) {
-    torch::nn::Sequential net(torch::nn::Linear(5, 7), torch::nn::Tanh(), torch::nn::Linear(7, 3));
-    KFAC pre(*net, {.loss_average = LossAverage{}, .learning_rate = [](auto) { return 0.01; }});
-    exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
-    DataParallel parallel(*net, communicator,
-                          {.strategy = "ddp+kfac(mpd, factors=2, inverses=4)",
-                           .preconditioner = &pre,
-                           .recorder = &recorder});
-    torch::optim::SGD optimizer(net->parameters(), 0.01);
-    std::vector<StepReport> reports;
-    for (int step = 0; step < kRecordedSteps; ++step) {
-      recorder.begin_step(step);
-      net->forward(torch::ones({4, 5})).square().sum().backward();
-      reports.push_back(parallel.step(pre, optimizer));
-    }
-    const auto steps = recorded(recorder.timeline());
-    for (int step = 0; step < kRecordedSteps; ++step) {
-      const StepReport& report = reports[static_cast<std::size_t>(step)];
-      EXPECT_EQ(steps.at(step), planned(parallel.plan(), report.variant, communicator.rank()))
-          << report.variant;
-      EXPECT_EQ(report.factors.size(), step % 2 == 0 ? 4u : 0u) << "A and G of two layers";
-    }
   });
 }
 

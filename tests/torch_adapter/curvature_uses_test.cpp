@@ -5,15 +5,13 @@
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/normalization.h>
 #include <torch/utils.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "linerate/core/random.hpp"
-#include "linerate/kfac/kfac_report.hpp"
+#include "linerate/torch_adapter/state_check.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/exact_fisher.hpp"
 #include "torch_adapter/warnings.hpp"
@@ -25,95 +23,23 @@ using comm::Communicator;
 using Over = LossAverage::Over;
 using ::testing::HasSubstr;
 
-constexpr std::size_t kBranches = 2;
 constexpr int kUseSteps = 8;
 
-/// Words, a norm layer and a trunk for every position; branches that a pass may leave out or
-/// repeat; a head for the mean over positions.
-struct BranchNetImpl : torch::nn::Module {
-  torch::nn::Embedding words = register_module("words", torch::nn::Embedding(11, 6));
-  torch::nn::LayerNorm norm =
-      register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({6})));
-  torch::nn::Linear trunk = register_module("trunk", torch::nn::Linear(6, 7));
-  std::array<torch::nn::Linear, kBranches> branches = {
-      register_module("branch0", torch::nn::Linear(7, 7)),
-      register_module("branch1", torch::nn::Linear(7, 7))};
-  torch::nn::Linear head = register_module("head", torch::nn::Linear(7, 4));
-  BranchNetImpl() {
-    to(torch::kDouble);
-    set_weights(*this);
-  }
-  torch::Tensor forward(const torch::Tensor& x, const std::array<int, kBranches>& uses) {
-    torch::Tensor h = torch::tanh(trunk(norm(words(x))));
-    for (std::size_t b = 0; b < kBranches; ++b)
-      for (int use = 0; use < uses[b]; ++use) h = torch::tanh(branches[b](h));
-    return head(h.mean(1));
-  }
-  void freeze(const std::array<bool, kBranches>& frozen) {
-    for (std::size_t b = 0; b < kBranches; ++b)
-      for (torch::Tensor& p : branches[b]->parameters()) p.set_requires_grad(!frozen[b]);
-  }
-};
-TORCH_MODULE(BranchNet);
-
-/// What a rank computes in a step.
-struct RankBatch {
-  torch::Tensor words, targets;  // [samples, positions], [samples, 4]
-  std::array<int, kBranches> uses{};
-
-  std::int64_t samples() const { return words.size(0); }
-};
 struct RandomStep {
-  std::vector<RankBatch> ranks;
-  std::array<bool, kBranches> frozen{};
-
-  std::int64_t samples() const {
-    std::int64_t all = 0;
-    for (const RankBatch& batch : ranks) all += batch.samples();
-    return all;
-  }
+  std::vector<BranchBatch> ranks;
+  std::array<bool, 2> frozen{};
 };
 
-class Draws {
- public:
-  explicit Draws(std::uint64_t seed) : seed_(seed) {}
-  std::int64_t below(std::uint64_t n) {
-    return static_cast<std::int64_t>(random_below(seed_, next_++, n));
-  }
-  torch::Tensor reals(std::int64_t rows, std::int64_t columns) {
-    torch::Tensor t = torch::empty({rows, columns}, torch::kDouble);
-    for (std::int64_t i = 0; i < t.numel(); ++i)
-      t.data_ptr<double>()[i] = 2 * random_unit(seed_, next_++) - 1;
-    return t;
-  }
-
- private:
-  std::uint64_t seed_, next_ = 0;
-};
-
-/// `alike`: every rank has the batch of the first.
-std::vector<RandomStep> random_steps(std::uint64_t seed, int ranks, bool alike) {
-  Draws draw(seed);
+/// Rank 0 always has samples.
+std::vector<RandomStep> random_steps(std::int64_t seed, int ranks) {
+  torch::manual_seed(static_cast<std::uint64_t>(seed));
   std::vector<RandomStep> steps(kUseSteps);
   for (RandomStep& step : steps) {
-    for (int rank = 0; rank < ranks; ++rank) {
-      // Rank 0 always has samples.
-      const std::int64_t samples = rank == 0 ? 1 + draw.below(4) : draw.below(5);
-      RankBatch batch{torch::zeros({samples, 1 + draw.below(6)}, torch::kLong),
-                      draw.reals(samples, 4)};
-      for (std::int64_t i = 0; i < batch.words.numel(); ++i)
-        batch.words.data_ptr<std::int64_t>()[i] = draw.below(11);
-      for (int& uses : batch.uses) uses = static_cast<int>(draw.below(3));
-      step.ranks.push_back(alike && rank > 0 ? step.ranks.front() : batch);
-    }
-    for (bool& frozen : step.frozen) frozen = draw.below(4) == 0;
+    for (int rank = 0; rank < ranks; ++rank)
+      step.ranks.push_back(random_batch(rank == 0 ? 1 + drawn_below(4) : drawn_below(5)));
+    for (bool& frozen : step.frozen) frozen = drawn_below(4) == 0;
   }
   return steps;
-}
-
-torch::Tensor loss_of_batch(BranchNet& net, const RankBatch& batch) {
-  return (net->forward(batch.words, batch.uses) - batch.targets).square().sum() /
-         static_cast<double>(batch.samples());
 }
 
 KfacOptions uses_options(int factors, int inverses) {
@@ -123,58 +49,49 @@ KfacOptions uses_options(int factors, int inverses) {
   return options;
 }
 
-struct Ended {
-  std::vector<torch::Tensor> weights;
-  KfacState state;
-};
-
-/// One rank with all batches: a loss that is their mean over all samples.
-Ended joined(const std::vector<RandomStep>& steps, const KfacOptions& options, bool alike) {
+/// One rank with all batches, in so many backward passes, or as many as have samples: a loss that
+/// is their mean over all samples.
+TrainedCurvature joined(const std::vector<RandomStep>& steps, KfacOptions options,
+                        bool in_passes = false) {
+  const auto passes = [&](std::int64_t s) {
+    const auto& batches = steps[to_index(s)].ranks;
+    return static_cast<double>(std::count_if(batches.begin(), batches.end(),
+                                             [](const auto& b) { return b.targets.size(0) > 0; }));
+  };
+  if (in_passes) options.accumulate = passes;
   Program<BranchNet> program(nullptr, {.options = options});
-  for (const RandomStep& step : steps) {
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    double samples = 0;
+    for (const BranchBatch& batch : steps[s].ranks)
+      samples += static_cast<double>(batch.targets.size(0));
     program.optimizer.zero_grad();
-    program.net->freeze(step.frozen);
-    torch::Tensor loss = torch::zeros({}, torch::kDouble);
-    const std::size_t batches = alike ? 1 : step.ranks.size();
-    const auto samples = static_cast<double>(alike ? step.ranks.front().samples() : step.samples());
-    for (std::size_t r = 0; r < batches; ++r)
-      if (const RankBatch& batch = step.ranks[r]; batch.samples() > 0)
-        loss = loss +
-               loss_of_batch(program.net, batch) * (static_cast<double>(batch.samples()) / samples);
-    program.pre->set_loss_terms(samples);
-    loss.backward();
-    EXPECT_FALSE(program.update().skipped);
-  }
-  return {program.weights(), program.pre->save()};
-}
-
-Ended on_ranks(Communicator& c, const std::string& strategy, const std::vector<RandomStep>& steps,
-               const KfacOptions& options) {
-  Program<BranchNet> program(&c, {.strategy = strategy, .options = options});
-  for (const RandomStep& step : steps) {
-    const RankBatch& mine = step.ranks[static_cast<std::size_t>(c.rank())];
-    program.optimizer.zero_grad();
-    program.net->freeze(step.frozen);
-    program.parallel->set_batch(mine.samples());
-    if (mine.samples() > 0) loss_of_batch(program.net, mine).backward();
-    program.parallel->finish();
-    EXPECT_FALSE(program.update().skipped);
-  }
-  return {program.weights(), program.parallel->curvature_state()};
-}
-
-/// Averages and how often they were updated.
-double difference_of(const KfacState& a, const KfacState& b) {
-  std::vector<torch::Tensor> ours, theirs;
-  for (std::size_t l = 0; l < a.layers.size(); ++l)
-    for (const auto& [x, y] :
-         {std::pair{&a.layers[l].a, &b.layers[l].a}, std::pair{&a.layers[l].g, &b.layers[l].g}}) {
-      EXPECT_EQ(x->updates, y->updates) << a.layers[l].name;
-      EXPECT_EQ(x->average.defined(), y->average.defined()) << a.layers[l].name;
-      if (!x->average.defined() || !y->average.defined()) continue;
-      ours.push_back(x->average), theirs.push_back(y->average);
+    program.net->freeze(steps[s].frozen);
+    torch::Tensor all = torch::zeros({}, torch::kDouble);
+    for (const BranchBatch& batch : steps[s].ranks) {
+      const auto mine = static_cast<double>(batch.targets.size(0));
+      if (mine == 0) continue;
+      const torch::Tensor loss = loss_of(program.net, batch) * (mine / samples);
+      program.pre->set_loss_terms(in_passes ? samples / passes(static_cast<std::int64_t>(s))
+                                            : samples);
+      if (in_passes)
+        loss.backward();
+      else
+        all = all + loss;
     }
-  return largest_difference(ours, theirs);
+    if (!in_passes) all.backward();
+    EXPECT_FALSE(program.update().skipped);
+  }
+  return program.ended();
+}
+
+TrainedCurvature on_ranks(Communicator& c, const std::string& strategy,
+                          const std::vector<RandomStep>& steps, const KfacOptions& options) {
+  Program<BranchNet> program(&c, {.strategy = strategy, .options = options, .uneven = true});
+  for (const RandomStep& step : steps) {
+    program.net->freeze(step.frozen);
+    EXPECT_FALSE(program.step(step.ranks[to_index(c.rank())]).skipped);
+  }
+  return program.ended();
 }
 
 class CurvatureUses : public ::testing::TestWithParam<int> {};
@@ -182,23 +99,27 @@ class CurvatureUses : public ::testing::TestWithParam<int> {};
 TEST_P(CurvatureUses, EveryStrategyTakesTheStepsOfOneRankWithTheJoinedBatch) {
   const int ranks = GetParam();
   const std::string hybrid = ranks == 3 ? "hybrid, fraction=0.34" : "hybrid, fraction=0.5";
-  struct Seeded {
-    std::uint64_t seed;
-    int factors, inverses;
-  };
-  for (const auto& [seed, factors, inverses] : {Seeded{1, 1, 1}, Seeded{2, 1, 2}, Seeded{3, 2, 4}})
-    for (const std::string& sharing : {std::string("d"), std::string("mpd"), std::string("mem"),
-                                       hybrid, std::string("spd"), std::string("dp")}) {
-      const bool alike = sharing == "dp";  // each factor sees the samples of one rank alone
+  for (const auto& [seed, factors, inverses] :
+       {std::array{1, 1, 1}, std::array{2, 1, 2}, std::array{3, 2, 4}})
+    for (const std::string& sharing :
+         std::vector<std::string>{"d", "mpd", "mem", hybrid, "spd", "dp"}) {
       const KfacOptions options = uses_options(factors, inverses);
-      const std::vector<RandomStep> steps = random_steps(seed, ranks, alike);
-      const Ended expected = joined(steps, options, alike);
+      std::vector<RandomStep> steps = random_steps(seed, ranks), one = steps;
+      if (sharing == "dp")  // each factor sees the samples of one rank alone
+        for (std::size_t s = 0; s < steps.size(); ++s) {
+          one[s].ranks.resize(1);
+          std::fill(steps[s].ranks.begin(), steps[s].ranks.end(), one[s].ranks[0]);
+        }
+      const TrainedCurvature expected = joined(one, options);
       const std::string strategy =
           fmt::format("ddp+kfac({}, factors={}, inverses={})", sharing, factors, inverses);
       expect_weights(fmt::format("{}, random uses {}", strategy, seed), ranks, expected.weights,
                      [&](Communicator& c) {
-                       const Ended ended = on_ranks(c, strategy, steps, options);
-                       EXPECT_LT(difference_of(ended.state, expected.state), 1e-9) << strategy;
+                       const TrainedCurvature ended = on_ranks(c, strategy, steps, options);
+                       // Owners hold what no other rank does; the state is that of all of them.
+                       require_same_tensors(c, strategy, to_tensors(ended.state));
+                       expect_same_tensors(to_tensors(ended.state), to_tensors(expected.state),
+                                           strategy, 1e-9);
                        return ended.weights;
                      });
     }
@@ -232,13 +153,11 @@ TEST_P(CurvatureUses, AccumulatedBatchesTakeTheStepsOfTheJoinedOne) {
           job.options.loss_scale = job.options.gradient_scale = scale_of;
           Program<> program(&c, job);
           const Data here = data.of(c);
-          const auto inputs = here.inputs.chunk(kPasses), targets = here.targets.chunk(kPasses);
           for (int step = 0; step < kSteps; ++step) {
             program.optimizer.zero_grad();
-            for (std::size_t k = 0; k < kPasses; ++k) {
+            for (int k = 0; k < kPasses; ++k) {
               const auto pass = [&] {
-                (loss_of(program.net, Data{inputs[k], targets[k]}) * (scale_of(step) / kPasses))
-                    .backward();
+                (loss_of(program.net, here.of(k, kPasses)) * (scale_of(step) / kPasses)).backward();
               };
               k + 1 == kPasses || all_exchange ? pass() : program.parallel->accumulate(pass);
             }
@@ -257,76 +176,21 @@ TEST_P(CurvatureUses, AccumulatedBatchesTakeTheStepsOfTheJoinedOne) {
 
 /// Losses that are weighted by their samples: terms are a mean over the passes, too.
 TEST(CurvatureUses, UnequalPassesOfOneRankTakeTheStepsOfTheJoinedBatch) {
-  constexpr int kPasses = 4;
-  const std::vector<RandomStep> steps = random_steps(6, kPasses, false);
-  KfacOptions options = uses_options(2, 4);
-  const Ended expected = joined(steps, options, false);
-  const auto passes = [&](std::int64_t s) {  // those with samples
-    const auto& batches = steps[static_cast<std::size_t>(s)].ranks;
-    return static_cast<double>(std::count_if(batches.begin(), batches.end(),
-                                             [](const RankBatch& b) { return b.samples() > 0; }));
-  };
-  options.accumulate = passes;
-  Program<BranchNet> program(nullptr, {.options = options});
-  for (std::size_t s = 0; s < steps.size(); ++s) {
-    const RandomStep& step = steps[s];
-    program.optimizer.zero_grad();
-    program.net->freeze(step.frozen);
-    const auto samples = static_cast<double>(step.samples());
-    for (const RankBatch& batch : step.ranks) {
-      if (batch.samples() == 0) continue;
-      const torch::Tensor loss = loss_of_batch(program.net, batch);
-      program.pre->set_loss_terms(samples / passes(static_cast<std::int64_t>(s)));
-      (loss * (static_cast<double>(batch.samples()) / samples)).backward();
-    }
-    EXPECT_FALSE(program.update().skipped);
-  }
-  EXPECT_LT(largest_difference(program.weights(), expected.weights), 1e-12);
-}
-
-/// A is the mean over the rows that were there, G the sum over the terms that used the layer
-/// divided by all: the direction of a layer that half of the samples use is theirs.
-TEST(CurvatureUses, OfOneRankOfTwoAreCountedByRowsAndTerms) {
-  const KfacOptions options = uses_options(1, 1);
-  const std::vector<RandomStep> drawn = random_steps(9, 2, false);
-  RandomStep step{drawn[0].ranks, {}};
-  for (RankBatch& batch : step.ranks) batch = drawn[0].ranks[0];
-  step.ranks[0].uses = {1, 0};
-  step.ranks[1].uses = {0, 0};
-  BranchNet net;
-  KFAC pre(*net, options);
-  loss_of_batch(net, step.ranks[0]).backward();
-  pre.step();
-  const KfacState alone = pre.save();
-  comm::run_ranks(2, [&](Communicator& c) {
-    const KfacState state =
-        on_ranks(c, "ddp+kfac(spd, factors=1, inverses=1)", {step}, options).state;
-    for (std::size_t l = 0; l < state.layers.size(); ++l) {
-      if (state.layers[l].name != "branch0") continue;
-      EXPECT_LT(largest_difference({state.layers[l].a.average}, {alone.layers[l].a.average}),
-                1e-12);
-      EXPECT_LT(largest_difference({state.layers[l].g.average * 2}, {alone.layers[l].g.average}),
-                1e-12);
-    }
-  });
+  const std::vector<RandomStep> steps = random_steps(6, 4);
+  EXPECT_LT(largest_difference(joined(steps, uses_options(2, 4), /*in_passes=*/true).weights,
+                               joined(steps, uses_options(2, 4)).weights),
+            1e-12);
 }
 
 // ---- Labels that do not count: K-FAC takes the steps that it takes without their positions.
 
 /// A class for each word, which looks at no other: [...] -> [..., 5].
-struct TaggerImpl : torch::nn::Module {
-  torch::nn::Embedding words = register_module("words", torch::nn::Embedding(11, 6));
-  torch::nn::Linear hidden = register_module("hidden", torch::nn::Linear(6, 7));
-  torch::nn::Linear head = register_module("head", torch::nn::Linear(7, 5));
-  TaggerImpl() {
-    to(torch::kDouble);
-    set_weights(*this);
-  }
-  torch::Tensor forward(const torch::Tensor& x) {
-    return head(torch::tanh(hidden(torch::tanh(words(x)))));
-  }
-};
-TORCH_MODULE(Tagger);
+torch::nn::Sequential tagger() {
+  torch::nn::Sequential net(torch::nn::Embedding(11, 6), torch::nn::Tanh(), torch::nn::Linear(6, 7),
+                            torch::nn::Tanh(), torch::nn::Linear(7, 5));
+  set_weights(*net);
+  return net;
+}
 
 constexpr std::int64_t kWords = 6;
 constexpr std::int64_t kIgnored = -100;
@@ -353,57 +217,76 @@ torch::Tensor cross_entropy_of(const torch::Tensor& logits, const torch::Tensor&
 }
 
 KfacOptions options_of(Over average, Fisher fisher = Fisher::empirical) {
-  return {.loss_average = LossAverage{.over = average},
-          .fisher = fisher,
-          .factor_interval = 1,
-          .inverse_interval = 2,
-          .damping = 0.1,
-          .learning_rate = [](std::int64_t) { return kRate; }};
+  KfacOptions options = uses_options(1, 2);
+  options.loss_average = LossAverage{.over = average};
+  options.fisher = fisher;
+  options.kl_clip.reset();
+  return options;
 }
 
-/// How a batch's loss is shown: the mask before the forward pass, or the targets behind it, with
-/// the output in one of these shapes.
-enum class Shown { mask, last, second, flat, flat_targets };
-
-/// Forward pass, and what is said of its loss; the logits [..., classes].
-torch::Tensor shown(KFAC& pre, Tagger& net, const Data& data, Shown how) {
-  if (how == Shown::mask) pre.count_only(counted(data));
-  const torch::Tensor logits = net(data.inputs);
-  if (how == Shown::last) pre.loss_of(logits, data.targets, {.ignore_index = kIgnored});
-  if (how == Shown::second) pre.loss_of(logits.movedim(-1, 1), data.targets);
-  if (how == Shown::flat) pre.loss_of(logits.flatten(0, 1), data.targets.flatten());
-  if (how == Shown::flat_targets) pre.loss_of(logits, data.targets.flatten());
-  return logits;
-}
+/// How a batch's loss is shown: not at all; the mask before the forward pass; or the targets behind
+/// it, with the output in one of these shapes.
+enum class Shown { nothing, mask, last, second, flat, flat_targets };
 constexpr std::array kShown{Shown::mask, Shown::last, Shown::second, Shown::flat,
                             Shown::flat_targets};
 
-/// Steps of one rank. `masks`: the labels that do not count are still in the batch.
-std::vector<torch::Tensor> alone(const Data& data, bool masks, Fisher fisher = Fisher::empirical,
-                                 Shown how = Shown::mask) {
-  const KfacOptions options = options_of(masks ? Over::batch_positions : Over::batch, fisher);
-  Program<Tagger> program(nullptr, {.options = options});
-  KFAC& pre = *program.pre;
-  for (int step = 0; step < kSteps; ++step) {
-    program.optimizer.zero_grad();
-    const torch::Tensor logits =
-        masks ? shown(pre, program.net, data, how) : program.net(data.inputs);
-    if (fisher == Fisher::monte_carlo)
-      exact_fisher(pre, masks ? logits.movedim(-1, 1) : logits, LossKind::softmax_cross_entropy);
-    cross_entropy_of(logits, data.targets).backward();
-    program.update();
+/// A training with the labels that count, or with all positions of which some do not.
+struct Tagging : Program<torch::nn::Sequential> {
+  explicit Tagging(Shown shown, const KfacOptions& options, Communicator* c = nullptr,
+                   const std::string& strategy = "")
+      : Program(c, {.strategy = strategy, .options = options}, torch::kDouble, tagger()),
+        how(shown) {}
+  explicit Tagging(Shown shown, Fisher fisher = Fisher::empirical)
+      : Tagging(shown,
+                options_of(shown == Shown::nothing ? Over::batch : Over::batch_positions, fisher)) {
   }
-  return program.weights();
-}
+
+  /// The batch's part of a step's loss.
+  void pass(const Data& data, double part = 1) {
+    if (how == Shown::mask) pre->count_only(counted(data));
+    const torch::Tensor logits = net->forward(data.inputs);
+    if (how == Shown::last) pre->loss_of(logits, data.targets, {.ignore_index = kIgnored});
+    if (how == Shown::second) pre->loss_of(logits.movedim(-1, 1), data.targets);
+    if (how == Shown::flat) pre->loss_of(logits.flatten(0, 1), data.targets.flatten());
+    if (how == Shown::flat_targets) pre->loss_of(logits, data.targets.flatten());
+    if (job.options.fisher == Fisher::monte_carlo)
+      exact_fisher(*pre, logits.dim() > 2 ? logits.movedim(-1, 1) : logits,
+                   LossKind::softmax_cross_entropy);
+    (cross_entropy_of(logits, data.targets) * part).backward();
+  }
+  /// With labels that all count; the logits.
+  torch::Tensor pass_of_all(const Data& data) {
+    const torch::Tensor logits = net->forward(data.inputs);
+    if (how != Shown::nothing)
+      pre->loss_of(logits.movedim(-1, 1), {.layout = OutputLayout::classes_second});
+    cross_entropy_of(logits, data.targets.clamp_min(0)).backward();
+    return logits;
+  }
+  KfacStep step(const Data& data) {
+    optimizer.zero_grad();
+    pass(data);
+    if (parallel) parallel->finish();
+    return update();
+  }
+  std::vector<torch::Tensor> steps(const Data& data) {
+    for (int k = 0; k < kSteps; ++k) {
+      if (parallel) parallel->set_batch(counted(data).sum().item<std::int64_t>());
+      step(data);
+    }
+    return weights();
+  }
+
+  Shown how;
+};
 
 class MaskedPositions : public ::testing::TestWithParam<Fisher> {};
 
 TEST_P(MaskedPositions, AreLeftOutOfBothFactorsAndOfTheTerms) {
   const Data data = sentences();
   ASSERT_LT(counted(data).sum().item<std::int64_t>(), kSamples * kWords - 5);
-  const auto expected = alone(words_of(data), false, GetParam());
+  const auto expected = Tagging(Shown::nothing, GetParam()).steps(words_of(data));
   for (const Shown how : kShown)
-    EXPECT_LT(largest_difference(alone(data, true, GetParam(), how), expected), 1e-12)
+    EXPECT_LT(largest_difference(Tagging(how, GetParam()).steps(data), expected), 1e-12)
         << static_cast<int>(how);
 }
 
@@ -412,7 +295,7 @@ INSTANTIATE_TEST_SUITE_P(Fishers, MaskedPositions,
 
 TEST(MaskedPositions, CountAmongThoseOfAllRanks) {
   const Data data = sentences();
-  const auto expected = alone(words_of(data), false);
+  const auto expected = Tagging(Shown::nothing).steps(words_of(data));
   for (const int ranks : {2, 4})
     for (const auto& [kfac, how] : {std::pair{"d", Shown::mask},
                                     {"mpd", Shown::last},
@@ -423,93 +306,59 @@ TEST(MaskedPositions, CountAmongThoseOfAllRanks) {
                                     {"spd, fusion=none", Shown::flat_targets}}) {
       const std::string strategy = std::string("ddp+kfac(") + kfac + ", inverses=2)";
       expect_weights(strategy + ", masked", ranks, expected, [&, how = how](Communicator& c) {
-        const Data mine = data.of(c);
-        const auto labels = counted(mine).sum().item<std::int64_t>();
-        Program<Tagger> program(
-            &c, {.strategy = strategy, .options = options_of(Over::batch_positions)});
-        for (int step = 0; step < kSteps; ++step) {
-          program.optimizer.zero_grad();
-          program.parallel->set_batch(labels);
-          cross_entropy_of(shown(*program.pre, program.net, mine, how), mine.targets).backward();
-          program.parallel->step(*program.pre, program.optimizer);
-        }
-        return program.weights();
+        return Tagging(how, options_of(Over::batch_positions), &c, strategy).steps(data.of(c));
       });
     }
 }
 
 /// The batch behind it has none.
 TEST(MaskedPositions, AreOfOneBatch) {
-  const Data data = sentences();
-  Tagger net;
-  KFAC pre(*net, options_of(Over::batch_positions));
-  pre.count_only(counted(data));
-  cross_entropy_of(net(data.inputs), data.targets).backward();
-  pre.step();
-  const torch::Tensor logits = net(data.inputs);
-  pre.loss_of(logits.movedim(-1, 1), {.layout = OutputLayout::classes_second});
-  cross_entropy_of(logits, data.targets.clamp_min(0)).backward();
-  pre.step();
-  Tagger other;
-  KFAC whole(*other, options_of(Over::batch));
-  const Data words = words_of(data);
-  cross_entropy_of(other(words.inputs), words.targets).backward();
-  whole.step();
-  cross_entropy_of(other(data.inputs.flatten()), data.targets.clamp_min(0).flatten()).backward();
-  whole.step();
-  for (std::size_t p = 0; p < net->parameters().size(); ++p)
-    EXPECT_LT(
-        (net->parameters()[p].grad() - other->parameters()[p].grad()).abs().max().item<double>(),
-        1e-12);
+  const Data data = sentences(), words = words_of(data);
+  Tagging masked(Shown::mask), whole(Shown::nothing);
+  masked.pass(data), whole.pass(words);
+  masked.pre->step(), whole.pre->step();
+  masked.pass_of_all(data);
+  whole.pass_of_all({data.inputs.flatten(), data.targets.flatten()});
+  masked.pre->step(), whole.pre->step();
+  for (std::size_t p = 0; p < masked.net->parameters().size(); ++p)
+    EXPECT_LT(largest_difference({masked.net->parameters()[p].grad()},
+                                 {whole.net->parameters()[p].grad()}),
+              1e-12);
 }
 
 /// Sentences in passes with some labels each, or none: losses of their labels' mean over n passes
 /// have the factors of all words that have a label.
 TEST(MaskedPositions, OfAccumulatedPassesAreLeftOutOfEach) {
-  Data data = sentences();
+  const Data data = sentences();
   data.targets.slice(0, 0, 4).fill_(kIgnored);  // all of a pass
+  KfacOptions options = options_of(Over::batch_positions);
+  options.accumulate = 6;
+  Tagging whole(Shown::nothing);
+  whole.step(words_of(data));
   for (const Shown how : kShown) {
-    Tagger net, other;
-    KfacOptions options = options_of(Over::batch_positions);
-    options.accumulate = 6;
-    KFAC pre(*net, options), whole(*other, options_of(Over::batch));
-    for (int i = 0; i < 6; ++i) {
-      const Data part{data.inputs.slice(0, 4 * i, 4 * i + 4),
-                      data.targets.slice(0, 4 * i, 4 * i + 4)};
-      const torch::Tensor loss = cross_entropy_of(shown(pre, net, part, how), part.targets) / 6;
-      loss.backward();
-    }
-    const Data words = words_of(data);
-    cross_entropy_of(other(words.inputs), words.targets).backward();
-    pre.step();
-    whole.step();
-    const KfacState ours = pre.save(), theirs = whole.save();
-    for (std::size_t l = 0; l < ours.layers.size(); ++l)
-      EXPECT_LT(largest_difference({ours.layers[l].a.average, ours.layers[l].g.average},
-                                   {theirs.layers[l].a.average, theirs.layers[l].g.average}),
-                1e-12)
-          << static_cast<int>(how);
+    Tagging program(how, options);
+    for (int i = 0; i < 6; ++i) program.pass(data.of(i, 6), 1.0 / 6);
+    program.pre->step();
+    expect_same_tensors(to_tensors(program.state()), to_tensors(whole.state()),
+                        fmt::format("shown as {}", static_cast<int>(how)), 1e-12);
   }
 }
 
 /// Nothing is learnt of it, and nothing is not a number.
 TEST(MaskedPositions, OfAWholeBatchLeaveTheAverages) {
-  Data data = sentences();
-  Data none = data;
-  none.targets = torch::full_like(data.targets, kIgnored);
+  const Data data = sentences(), none{data.inputs, torch::full_like(data.targets, kIgnored)};
   for (const Shown how : kShown) {
-    Tagger net;
-    KFAC pre(*net, options_of(Over::batch_positions));
-    const auto step = [&](const Data& batch) {
-      net->zero_grad();
-      cross_entropy_of(shown(pre, net, batch, how), batch.targets).backward();
-      const KfacStep done = pre.step();
+    Tagging program(how);
+    const auto state_after = [&](const Data& batch) {
+      program.optimizer.zero_grad();
+      program.pass(batch);
+      const KfacStep done = program.pre->step();
       EXPECT_FALSE(done.skipped);
-      EXPECT_TRUE(done.failures.empty());
-      return pre.save();
+      EXPECT_THAT(done.failures, ::testing::IsEmpty());
+      return program.state();
     };
-    step(none);
-    const KfacState first = step(data), second = step(none);
+    state_after(none);
+    const KfacState first = state_after(data), second = state_after(none);
     for (std::size_t l = 0; l < first.layers.size(); ++l) {
       EXPECT_EQ(first.layers[l].a.updates, 1);
       EXPECT_EQ(second.layers[l].a.updates, 1);
@@ -549,10 +398,9 @@ TEST(MaskedPositions, TheLayoutFollowsFromTheTargets) {
       {{6, 3}, {5}, {}, 0, "expected [6]"},
   };
   for (const LayoutCase& c : cases) {
-    KfacOptions options = options_of(Over::batch_positions);
     torch::nn::Linear layer(4, c.output.back());
     layer->to(torch::kDouble);
-    KFAC pre(*layer, options);
+    KFAC pre(*layer, options_of(Over::batch_positions));
     std::vector<std::int64_t> in = c.output;
     in.back() = 4;
     const torch::Tensor output = layer(torch::randn(in, torch::kDouble));
@@ -579,44 +427,36 @@ TEST(MaskedPositions, TheLayoutFollowsFromTheTargets) {
 
 TEST(MaskedPositions, ThatComeTooLateAreRefused) {
   const Data data = sentences();
-  Tagger net;
-  KFAC pre(*net, options_of(Over::batch_positions));
-  torch::Tensor logits = net(data.inputs);
-  pre.loss_of(logits, {.layout = OutputLayout::classes_last});
-  cross_entropy_of(logits, data.targets.clamp_min(0)).backward();
-  pre.step();
-  logits = net(data.inputs);  // the first batch had no targets
-  EXPECT_THAT(thrown_by([&] { pre.loss_of(logits, data.targets); }), HasSubstr("every batch"));
-  logits = net(data.inputs);
-  pre.loss_of(logits, {.layout = OutputLayout::classes_last});
-  cross_entropy_of(logits, data.targets.clamp_min(0)).backward();
-  EXPECT_THAT(thrown_by([&] { pre.loss_of(logits, data.targets); }), HasSubstr("between"));
+  Tagging program(Shown::mask);
+  const auto refused = [&](const torch::Tensor& logits) {
+    return thrown_by([&] { program.pre->loss_of(logits, data.targets); });
+  };
+  program.pass_of_all(data);
+  program.pre->step();
+  // The first batch had no targets.
+  EXPECT_THAT(refused(program.net->forward(data.inputs)), HasSubstr("every batch"));
+  EXPECT_THAT(refused(program.pass_of_all(data)), HasSubstr("between"));
 }
 
 TEST(MaskedPositions, OfAnotherShapeAreRefused) {
-  Tagger net;
+  const torch::Tensor mask = torch::ones({2, 3}, torch::kBool);
+  torch::nn::Sequential net = tagger();
+  const auto logits = [&] { return net->forward(torch::zeros({2, 4}, torch::kLong)); };
   KFAC pre(*net, options_of(Over::batch_positions, Fisher::monte_carlo));
   EXPECT_THAT(thrown_by([&] {
                 pre.count_only(torch::ones({2, 3}));
               }),
               HasSubstr("!= ignore_index"));
   EXPECT_THAT(thrown_by([&] {
-                pre.count_only(torch::ones({2, 3}, torch::kBool));
-                const torch::Tensor logits = net(torch::zeros({2, 4}, torch::kLong));
-                exact_fisher(pre, logits.movedim(-1, 1), LossKind::softmax_cross_entropy);
+                pre.count_only(mask);
+                exact_fisher(pre, logits().movedim(-1, 1), LossKind::softmax_cross_entropy);
               }),
               HasSubstr("labels [2, 3], the loss's output is [2, 5, 4]"));
+  EXPECT_THAT(thrown_by([&] { pre.loss_of(logits()); }), HasSubstr("layout=\"classes_last\""));
   KfacOptions reducing = options_of(Over::batch_positions);
-  EXPECT_THAT(thrown_by([&] {
-                pre.loss_of(net(torch::zeros({2, 4}, torch::kLong)));
-              }),
-              HasSubstr("layout=\"classes_last\""));
   reducing.shared_positions = SharedPositions::reduce;
   KFAC reduces(*net, reducing);
-  EXPECT_THAT(thrown_by([&] {
-                reduces.count_only(torch::ones({2, 3}, torch::kBool));
-              }),
-              HasSubstr("use expand"));
+  EXPECT_THAT(thrown_by([&] { reduces.count_only(mask); }), HasSubstr("use expand"));
 }
 
 }  // namespace

@@ -21,10 +21,9 @@ inline std::vector<at::Tensor> hessian_columns(const at::Tensor& output, LossKin
   if (kind == LossKind::softmax_cross_entropy) {
     const at::Tensor p = torch::softmax(z, 1);
     for (std::int64_t c = 0; c < z.size(1); ++c) {
-      const at::Tensor root = p.narrow(1, c, 1).sqrt();
-      at::Tensor column = p * root;
-      column.narrow(1, c, 1).sub_(root);
-      columns.push_back(column);
+      at::Tensor column = p.clone();
+      column.select(1, c).sub_(1);
+      columns.push_back(column * p.narrow(1, c, 1).sqrt());
     }
     return columns;
   }
@@ -34,12 +33,8 @@ inline std::vector<at::Tensor> hessian_columns(const at::Tensor& output, LossKin
     const at::Tensor p = torch::sigmoid(z);
     root = (p * (1 - p)).sqrt();
   }
-  const at::Tensor by_sample = root.reshape({z.size(0), -1});
-  for (std::int64_t j = 0; j < by_sample.size(1); ++j) {
-    at::Tensor column = torch::zeros_like(by_sample);
-    column.select(1, j).copy_(by_sample.select(1, j));
-    columns.push_back(column.view(z.sizes()));
-  }
+  for (const at::Tensor& column : torch::diag_embed(root.reshape({z.size(0), -1})).unbind(1))
+    columns.push_back(column.reshape(z.sizes()));
   return columns;
 }
 

@@ -2,16 +2,9 @@
 // take the steps that one rank with all samples takes.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/linear.h>
-#include <torch/nn/utils/convert_parameters.h>
-#include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
 #include <cmath>
-#include <limits>
-#include <memory>
 #include <set>
 #include <span>
 
@@ -33,74 +26,56 @@ using ::testing::SizeIs;
 
 constexpr auto on_threads = [](int ranks, const auto& work) { comm::run_ranks(ranks, work); };
 
-/// A class for each of the networks.
-enum class Samples { images, tokens };
-
-Data data_of(Samples samples) {
-  return samples == Samples::images ? Data::whole() : Data::of_tokens();
-}
-TrainedCurvature trained_on(Samples samples, Communicator* c, const Data& whole,
-                            const CurvatureJob& job = {}) {
-  return samples == Samples::images ? trained<Net>(c, whole, job)
-                                    : trained<TokenNet>(c, whole, job);
-}
-
-/// Jobs that are alike but for their strategies.
-struct Row {
-  std::vector<std::string> exchanges, kfacs = strategies();
-  Samples samples = Samples::images;
-  CurvatureJob job = {};
-
-  std::vector<CurvatureJob> jobs() const {
-    std::vector<CurvatureJob> all;
-    for (const std::string& exchange : exchanges)
-      for (const std::string& kfac : kfacs)
-        all.push_back(job), all.back().strategy = exchange + kfac;
-    return all;
-  }
-  std::string name() const {
-    return std::string(samples == Samples::tokens ? ", embeddings and norms" : "") +
-           (job.options.method == InverseMethod::eigen ? ", eigen" : "") +
-           (job.uneven ? ", uneven" : "") + (job.in_one_call ? ", step(pre, optimizer)" : "");
-  }
-};
-
 /// The code for processors, and that for devices, on the CPU: its host waits for the status of each
 /// eigendecomposition and for nothing else (trained()).
 const std::vector<std::string> kProcessor = {""}, kBothCodes = {"", kGroup};
 
-/// Every job of the row, by each code, ends at the weights of one rank, with its q and nu.
-void expect_weights_of_one_rank(int ranks, const Row& row,
-                                const std::vector<std::string>& codes = kProcessor) {
-  const Data whole = data_of(row.samples);
-  const TrainedCurvature expected =
-      trained_on(row.samples, nullptr, whole, {.options = row.job.options});
-  for (CurvatureJob job : row.jobs())
-    for (const std::string& code : codes) {
-      job.device_group = code;
-      const std::string title = fmt::format("{}{}{}, {} ranks", job.strategy, row.name(),
-                                            code.empty() ? "" : ", enqueued", ranks);
-      in_group(on_threads, ranks, [&](Communicator& c) {
-        const TrainedCurvature found = trained_on(row.samples, &c, whole, job);
-        EXPECT_LT(largest_difference(found.weights, expected.weights), 1e-9) << title;
-        std::int64_t all_waits = found.host_waits;
-        c.all_reduce(comm::buffer(std::span(&all_waits, 1)), comm::Reduce::sum, "waits")->wait();
-        const bool is_eigen = job.options.method == InverseMethod::eigen;  // on some ranks
-        EXPECT_EQ(all_waits > 0, !code.empty() && is_eigen) << title;
-        if (job.in_one_call || job.strategy.starts_with("dear")) return;  // nobody says q
-        for (std::size_t i = 0; i < found.reports.size(); ++i) {
-          EXPECT_NEAR(found.reports[i].q, expected.reports[i].q, 1e-9) << title << ", step " << i;
-          EXPECT_NEAR(found.reports[i].nu, expected.reports[i].nu, 1e-9) << title << ", step " << i;
+/// Jobs that are alike but for their strategies.
+struct Row {
+  std::vector<std::string> exchanges = {"ddp+"}, kfacs = strategies();
+  CurvatureJob job = {};
+  std::vector<std::string> codes = kProcessor;
+};
+
+/// Every job of the rows, by each code, ends at the weights of one rank, with its q and nu.
+template <typename Model = Net>
+void expect_weights_of_one_rank(int ranks, const std::vector<Row>& rows,
+                                const Data& whole = Data::whole()) {
+  for (const Row& row : rows) {
+    CurvatureJob job = row.job;
+    const bool is_eigen = job.options.method == InverseMethod::eigen;
+    const auto expected = trained<Model>(nullptr, whole, {.options = job.options});
+    const auto expect_those = [&](Communicator& c) {
+      const std::string title =
+          fmt::format("{}, {} ranks{}{}{}{}", job.strategy, ranks, is_eigen ? ", eigen" : "",
+                      job.uneven ? ", uneven" : "", job.in_one_call ? ", in one call" : "",
+                      job.device_group.empty() ? "" : ", enqueued");
+      const TrainedCurvature found = trained<Model>(&c, whole, job);
+      EXPECT_LT(largest_difference(found.weights, expected.weights), 1e-9) << title;
+      std::int64_t all_waits = found.host_waits;  // on some ranks
+      c.all_reduce(comm::buffer(std::span(&all_waits, 1)), comm::Reduce::sum, "waits")->wait();
+      EXPECT_EQ(all_waits > 0, !job.device_group.empty() && is_eigen) << title;
+      if (job.in_one_call || job.strategy.starts_with("dear")) return;  // nobody says q
+      for (std::size_t i = 0; i < found.reports.size(); ++i) {
+        EXPECT_NEAR(found.reports[i].q, expected.reports[i].q, 1e-9) << title << ", step " << i;
+        EXPECT_NEAR(found.reports[i].nu, expected.reports[i].nu, 1e-9) << title << ", step " << i;
+      }
+    };
+    for (const std::string& exchange : row.exchanges)
+      for (const std::string& kfac : row.kfacs)
+        for (const std::string& code : row.codes) {
+          job.strategy = exchange + kfac;
+          job.device_group = code;
+          in_group(on_threads, ranks, expect_those);
         }
-      });
-    }
+  }
 }
 
-KfacOptions without_clip(InverseMethod method = InverseMethod::cholesky) {
-  KfacOptions options = kfac_options(method);
-  options.damping = [](std::int64_t step) { return 0.1 / (1.0 + static_cast<double>(step)); };
-  options.kl_clip = 0;
-  return options;
+/// In one call.
+CurvatureJob job_without_clip(const std::string& exchange, const std::string& sharing) {
+  return {.strategy = exchange + "+" + without_clip(sharing),
+          .options = without_clip(),
+          .in_one_call = true};
 }
 
 class SharedCurvature : public ::testing::TestWithParam<int> {};
@@ -112,15 +87,16 @@ TEST_P(SharedCurvature, EveryStrategyTakesTheStepsOfOneRankWithAllSamples) {
   CurvatureJob reduced;
   reduced.options.shared_positions = SharedPositions::reduce;
   const std::vector<std::string> exchanges = {"ddp+", "ddp(first=64B,bucket=512B)+", "bulk+"};
-  for (const Row& row :
-       {Row{.exchanges = exchanges, .job = {.measured_steps = 2}},
-        Row{.exchanges = {"ddp+"}, .job = {.uneven = true}},
-        Row{.exchanges = {"ddp+"}, .job = uneven_eigen}, Row{.exchanges = {"ddp+"}, .job = reduced},
-        Row{.exchanges = exchanges,
-        .samples = Samples::tokens,
-        .job = {.uneven = true, .measured_steps = 2}},
-        Row{.exchanges = {"ddp+"}, .samples = Samples::tokens, .job = eigen}})
-    expect_weights_of_one_rank(GetParam(), row, kBothCodes);
+  expect_weights_of_one_rank(GetParam(),
+                             {{exchanges, strategies(), {.measured_steps = 2}, kBothCodes},
+                              {.job = {.uneven = true}, .codes = kBothCodes},
+                              {.job = uneven_eigen, .codes = kBothCodes},
+                              {.job = reduced, .codes = kBothCodes}});
+  expect_weights_of_one_rank<BranchNet>(
+      GetParam(),
+      {{exchanges, strategies(), {.uneven = true, .measured_steps = 2}, kBothCodes},
+       {.job = eigen, .codes = kBothCodes}},
+      Data::of_tokens());
   const Data data = Data::whole();
   EXPECT_GT(
       largest_difference(trained(nullptr, data, eigen).weights, trained(nullptr, data).weights),
@@ -128,38 +104,32 @@ TEST_P(SharedCurvature, EveryStrategyTakesTheStepsOfOneRankWithAllSamples) {
 }
 
 TEST_P(SharedCurvature, WithoutClipTakesTheStepsOfOneRank) {
-  CurvatureJob job{.options = without_clip(), .in_one_call = true};
-  expect_weights_of_one_rank(
-      GetParam(), {{"ddp+"}, {"kfac(spd, clip=off, factors=2, inverses=4)"}, Samples::images, job});
-  expect_weights_of_one_rank(
-      GetParam(), {{"bulk+"}, {"kfac(mem, kl=0, factors=2, inverses=4)"}, Samples::images, job});
+  const CurvatureJob job{.options = without_clip(), .in_one_call = true};
+  expect_weights_of_one_rank(GetParam(),
+                             {{{"ddp+"}, {"kfac(spd, clip=off, factors=2, inverses=4)"}, job},
+                              {{"bulk+"}, {without_clip("mem")}, job}});
 }
 
 /// Directions and updates wait for the first operator that reads a weight.
 TEST_P(SharedCurvature, UnderDearTakesTheStepsOfOneRank) {
-  std::vector<std::string> kfacs;
-  for (const std::string kfac : {"d", "mpd", "spd"})
-    kfacs.push_back("kfac(" + kfac + ", kl=0, factors=2, inverses=4)");
   for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen})
     for (const bool in_one_call : {true, false})
       expect_weights_of_one_rank(
           GetParam(),
-          {{"dear+", "dear(layers=1)+", "dear(bucket=64B)+"},
-           kfacs,
-           Samples::images,
-           {.options = without_clip(method), .uneven = in_one_call, .in_one_call = in_one_call}});
-  expect_weights_of_one_rank(GetParam(), {{"dear(bucket=64B)+"},
+          {{{"dear+", "dear(layers=1)+", "dear(bucket=64B)+"},
+            {without_clip("d"), without_clip("mpd"), without_clip("spd")},
+            {.options = without_clip(method), .uneven = in_one_call, .in_one_call = in_one_call}}});
+  expect_weights_of_one_rank<BranchNet>(GetParam(),
+                                        {{{"dear(bucket=64B)+"},
                                           {"kfac(spd, clip=off, factors=2, inverses=4)"},
-                                          Samples::tokens,
-                                          {.options = without_clip(), .in_one_call = true}});
+                                          {.options = without_clip(), .in_one_call = true}}},
+                                        Data::of_tokens());
   KfacOptions no_clip = kfac_options();
   no_clip.kl_clip = 0;
-  expect_weights_of_one_rank(GetParam(),
-                             {{"dear+"},
-                              {"kfac(spd, clip=off, factors=2, inverses=4)"},
-                              Samples::images,
-                              {.options = no_clip, .measured_steps = 2}},
-                             kBothCodes);
+  expect_weights_of_one_rank(GetParam(), {{{"dear+"},
+                                           {"kfac(spd, clip=off, factors=2, inverses=4)"},
+                                           {.options = no_clip, .measured_steps = 2},
+                                           kBothCodes}});
 }
 
 /// Codes every gradient and loses nothing: what arrives is decoded before it is preconditioned.
@@ -168,9 +138,7 @@ TEST_P(SharedCurvature, UnderALosslessCompressorEndsAtDenseWeights) {
   for (const std::string kfac : {"d", "mem", "spd"})
     comm::run_ranks(GetParam(), [&](Communicator& c) {
       const auto weights = [&](const std::string& exchange) {
-        CurvatureJob job{.options = without_clip(), .in_one_call = true};
-        job.strategy = exchange + "+kfac(" + kfac + ", kl=0, factors=2, inverses=4)";
-        return trained(&c, data, job).weights;
+        return trained(&c, data, job_without_clip(exchange, kfac)).weights;
       };
       EXPECT_LT(
           largest_difference(weights("ddp+threshold(tau=1e-30, dense_below=0)"), weights("ddp")),
@@ -183,33 +151,10 @@ TEST_P(SharedCurvature, UnderEveryCompressorRanksEndAtTheSameWeights) {
   const Data data = Data::whole().in(torch::kFloat);
   for (const std::string& name : compress::compressors().names())
     comm::run_ranks(GetParam(), [&](Communicator& c) {
-      CurvatureJob job{.options = without_clip(), .in_one_call = true};
-      job.strategy = "ddp+" + small_enough(name) + "+kfac(spd, kl=0, factors=2, inverses=4)";
+      const CurvatureJob job = job_without_clip("ddp+" + small_enough(name), "spd");
       for (const torch::Tensor& w : trained(&c, data, job).weights)  // the same on every rank
         EXPECT_TRUE(w.isfinite().all().item<bool>()) << name;
     });
-}
-
-/// finish() has waited for all gradients: the step is skipped as behind other exchanges.
-TEST_P(SharedCurvature, UnderDearABatchThatIsNotFiniteIsSkipped) {
-  const Data data = Data::whole();
-  for (const std::string kfac : {"d", "mpd", "spd"}) {
-    CurvatureJob job{.options = without_clip()};
-    job.strategy = "dear+kfac(" + kfac + ", kl=0, factors=2, inverses=4)";
-    comm::run_ranks(GetParam(), [&](Communicator& c) {
-      const auto weights = [&](bool interrupted) {
-        Program<> program(&c, job);
-        for (int step = 0; step < kSteps; ++step) {
-          if (interrupted && step % 2 == 0) {
-            EXPECT_TRUE(program.step(data.of(c), c.rank() == 1 ? std::nan("") : 1).skipped);
-          }
-          EXPECT_FALSE(program.step(data.of(c)).skipped);
-        }
-        return program.weights();
-      };
-      EXPECT_LT(largest_difference(weights(true), weights(false)), 1e-12) << job.strategy;
-    });
-  }
 }
 
 /// Owners, messages and their order follow what steps measure; averages and inverses follow them.
@@ -218,7 +163,7 @@ TEST_P(SharedCurvature, PlansAgainWithoutChangingTheNumbers) {
   const std::vector<torch::Tensor> expected = trained(nullptr, data).weights;
   std::size_t changes = 0;
   for (const std::string& kfac : strategies()) {
-    std::vector<std::set<std::uint64_t>> plans(static_cast<std::size_t>(GetParam()));
+    std::vector<std::set<std::uint64_t>> plans(to_index(GetParam()));
     expect_weights("ddp+" + kfac + ", planned again", GetParam(), expected, [&](Communicator& c) {
       Program<> program(&c, {.strategy = "ddp+" + kfac,
                              .in_one_call = true,
@@ -226,7 +171,7 @@ TEST_P(SharedCurvature, PlansAgainWithoutChangingTheNumbers) {
                              .replan_above = 0});  // whatever departs at all
       for (int step = 0; step < kSteps; ++step) {
         program.step(data.of(c));
-        plans[static_cast<std::size_t>(c.rank())].insert(program.parallel->plan().hash());
+        plans[to_index(c.rank())].insert(program.parallel->plan().hash());
       }
       EXPECT_FALSE(program.parallel->plan_is_final());
       return program.weights();
@@ -239,57 +184,31 @@ TEST_P(SharedCurvature, PlansAgainWithoutChangingTheNumbers) {
 
 /// Each factor sees the samples of one rank alone.
 TEST_P(SharedCurvature, DpTakesThemWhereAllRanksSeeTheSame) {
-  const Data data = Data::whole();
-  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
-    const bool is_eigen = method == InverseMethod::eigen;
-    CurvatureJob job{.options = kfac_options(method)};
-    const std::vector<torch::Tensor> expected = trained(nullptr, data, job).weights;
-    job.strategy =
-        fmt::format("ddp+kfac(dp,{} factors=2, inverses=4)", is_eigen ? " inverse=eigen," : "");
-    for (const std::string& code : kBothCodes)
-      in_group(on_threads, GetParam(), [&](Communicator& c) {
-        CurvatureJob by_code = job;
-        by_code.device_group = code;
-        Program<> program(&c, by_code);
-        for (int step = 0; step < kSteps; ++step) program.step(data);
-        EXPECT_LT(largest_difference(program.weights(), expected), 1e-9) << job.strategy << code;
-      });
-    if (is_eigen) continue;
-    comm::run_ranks(GetParam(), [&](Communicator& c) {
-      EXPECT_GT(largest_difference(trained(&c, data, job).weights, expected), 1e-6);
-    });
-  }
+  const Data data = Data::whole(),
+             alike{data.inputs.repeat({GetParam(), 1, 1, 1}), data.targets.repeat({GetParam(), 1})};
+  const CurvatureJob eigen{.options = kfac_options(InverseMethod::eigen)};
+  expect_weights_of_one_rank(
+      GetParam(),
+      {{{"ddp+"}, {"kfac(dp, factors=2, inverses=4)"}, {}, kBothCodes},
+       {{"ddp+"}, {"kfac(dp, inverse=eigen, factors=2, inverses=4)"}, eigen, kBothCodes}},
+      alike);
+  const auto expected = trained(nullptr, data).weights;
+  comm::run_ranks(GetParam(), [&](Communicator& c) {
+    const CurvatureJob job{.strategy = "ddp+kfac(dp, factors=2, inverses=4)"};
+    EXPECT_GT(largest_difference(trained(&c, data, job).weights, expected), 1e-6);
+  });
 }
 
 /// Of sizes at which products round differently with the layout of their operands (10 and less), or
 /// would with solvers' blocks.
-torch::nn::Sequential uneven_layers() {
-  torch::nn::Sequential net(torch::nn::Linear(9, 64), torch::nn::Tanh(), torch::nn::Linear(64, 10),
-                            torch::nn::Tanh(), torch::nn::Linear(10, 130));
-  const torch::NoGradGuard no_grad;
-  double phase = 0;
-  for (torch::Tensor& p : net->parameters())
-    p.copy_((torch::arange(p.numel()) * 1.7 + ++phase).sin().view(p.sizes()) * 0.1);
-  return net;
-}
-
 TEST_P(SharedCurvature, LeavesTheSameBitsOnEveryRank) {
-  const torch::Tensor x = torch::randn({32, 9}), y = torch::randn({32, 130});
+  const Data data{torch::randn({32, 9}), torch::randn({32, 130})};
   for (const std::string& strategy : strategies())
-    comm::run_ranks(GetParam(), [&](Communicator& communicator) {
-      torch::nn::Sequential net = uneven_layers();
-      KFAC pre(*net, kfac_options());
-      DataParallel parallel(*net, communicator, {.strategy = strategy, .preconditioner = &pre});
-      torch::optim::SGD optimizer(net->parameters(), kRate);
-      const auto rank = static_cast<std::size_t>(communicator.rank());
-      for (int step = 0; step < 3; ++step) {
-        optimizer.zero_grad();
-        const at::Tensor mine = x.chunk(GetParam())[rank], target = y.chunk(GetParam())[rank];
-        ((net->forward(mine) - target).square().sum() / static_cast<double>(mine.size(0)))
-            .backward();
-        parallel.step(pre, optimizer);
-      }
-      EXPECT_NO_THROW(parallel.require_same_weights(strategy));
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      Program<torch::nn::Sequential> program(&c, {.strategy = strategy, .in_one_call = true},
+                                             torch::kFloat, layers({9, 64, 10, 130}));
+      for (int step = 0; step < 3; ++step) program.step(data.of(c));
+      EXPECT_NO_THROW(program.weights());
     });
 }
 
@@ -340,8 +259,7 @@ TEST(EnqueuedCurvature, OfHybridExchangesInRowsAndColumns) {
   const std::string half = "kfac(hybrid, fraction=0.5, factors=2, inverses=4)";
   const std::string single = "kfac(hybrid, fraction=0.5, broadcasts=single, factors=2, inverses=4)";
   const std::string small = "ddp(first=64B,bucket=512B)+";
-  expect_weights_of_one_rank(4, {{small}, {single}, Samples::images, {.measured_steps = 2}},
-                             kBothCodes);
+  expect_weights_of_one_rank(4, {{{small}, {single}, {.measured_steps = 2}, kBothCodes}});
   for (const std::string& strategy : {"ddp+" + half, small + single, "bulk+" + half})
     in_group(on_threads, 4, [&](Communicator& c) {
       std::set<std::string> groups;  // of ranks that exchange something
@@ -376,8 +294,7 @@ TEST(EnqueuedCurvature, NoWeightEverHoldsWhatIsNotFinite) {
     program.as_device.reset();
     const auto step = [&](bool breaks) {
       Data mine = images.of(c);
-      if (breaks && c.rank() == 1)
-        mine.inputs = mine.inputs * std::numeric_limits<double>::infinity();
+      if (breaks && c.rank() == 1) mine.inputs = mine.inputs * HUGE_VAL;
       return program.step(mine);
     };
     EXPECT_THAT(step(false).failures, SizeIs(0));
@@ -397,36 +314,19 @@ TEST(EnqueuedCurvature, NoWeightEverHoldsWhatIsNotFinite) {
 TEST(EnqueuedCurvature, GoesOnFromAStateThatWasSaved) {
   const Data images = Data::whole();
   in_group(on_threads, 2, [&](Communicator& c) {
-    const auto run = [&](bool interrupted, const std::string& first, const std::string& then) {
-      const auto job = [](const std::string& device_group) {
-        return CurvatureJob{.strategy = "ddp+kfac(mpd, factors=2, inverses=4)",
-                            .device_group = device_group};
-      };
-      auto program = std::make_unique<Program<>>(&c, job(first));
-      program->as_device.reset();
-      for (int step = 0; step < kSteps; ++step) {
-        if (interrupted && step == 7) program->resume(c, job(then));
-        program->step(images.of(c));
-      }
-      return weights_of(*program->net);
+    const auto job = [](const std::string& device_group) {
+      return CurvatureJob{.strategy = "ddp+kfac(mpd, factors=2, inverses=4)",
+                          .device_group = device_group};
     };
-    const auto expected = run(false, "", "");
-    for (const auto& [first, then] : {std::pair{kGroup, kGroup}, {kGroup, ""}, {"", kGroup}})
-      EXPECT_LT(largest_difference(run(true, first, then), expected), 1e-9) << first << then;
+    const auto expected = resumed(c, job(""), job(""), images.of(c), kSteps);
+    for (const auto& [first, then] : {std::pair{kGroup, kGroup}, {kGroup, ""}, {"", kGroup}}) {
+      const auto found = resumed(c, job(first), job(then), images.of(c), 7);
+      EXPECT_LT(largest_difference(found, expected), 1e-9) << first << then;
+    }
   });
 }
 
 // ---- Plans whose inverses share calls of the solver, by both codes
-
-/// Factors of 9 and 8 rows, three of each; f32, which calls are measured in.
-struct EqualLayers : torch::nn::Module {
-  torch::nn::Linear a{8, 8}, b{8, 8}, c{8, 8};
-  EqualLayers() {
-    register_module("a", a), register_module("b", b), register_module("c", c);
-    set_weights(*this);
-  }
-  at::Tensor forward(const at::Tensor& x) { return c(torch::tanh(b(torch::tanh(a(x))))); }
-};
 
 doc::Cluster cluster_with_calls(int ranks, bool calls) {
   doc::Cluster cluster = support::two_rank_cluster(1e-5, 1e-10);
@@ -437,36 +337,30 @@ doc::Cluster cluster_with_calls(int ranks, bool calls) {
 }
 
 struct CallsRun {
-  at::Tensor weights;
+  std::vector<torch::Tensor> weights;
   std::int64_t with_next = 0;  // tasks of the last Plan
 };
 
-CallsRun train_with_calls(comm::Communicator& communicator, const std::string& strategy, bool calls,
-                          bool enqueued) {
-  std::optional<CpuAsDevice> as_device;
-  if (enqueued) as_device.emplace();
-  EqualLayers net;
-  KFAC pre(net, {.loss_average = LossAverage{}, .kl_clip = 0.0});
-  DataParallel parallel(net, communicator,
-                        {.strategy = strategy,
-                         .cluster = cluster_with_calls(communicator.size(), calls),
-                         .measured_steps = 2,
-                         .preconditioner = &pre,
-                         .device_group = enqueued ? kGroup : ""});
-  torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.05));
+/// Factors of 9 and 8 rows, three of each; f32, which calls are measured in.
+CallsRun train_with_calls(Communicator& c, const std::string& strategy, bool calls,
+                          const std::string& device_group) {
+  Program<torch::nn::Sequential> program(
+      &c,
+      {.strategy = strategy,
+       .options = {.loss_average = LossAverage{}, .kl_clip = 0.0},
+       .device_group = device_group,
+       .measured_steps = 2,
+       .momentum = 0,
+       .cluster = cluster_with_calls(c.size(), calls)},
+      torch::kFloat, layers({8, 8, 8, 8}));
   for (int step = 0; step < 8; ++step) {
-    optimizer.zero_grad();
-    const at::Tensor x = torch::sin(torch::arange(128, at::kFloat) * 12.9898 +
-                                    (10.0 * step + communicator.rank()) * 78.233)
-                             .view({16, 8});
-    torch::mse_loss(net.forward(x), x.flip(1)).backward();
-    parallel.finish();
-    pre.step();
-    optimizer.step();
+    const at::Tensor x =
+        torch::sin(torch::arange(128, at::kFloat) * 12.9898 + (10.0 * step + c.rank()) * 78.233)
+            .view({16, 8});
+    program.step(Data{x, x.flip(1)}, 1.0 / 8);
   }
-  parallel.require_same_weights("at the end");
-  CallsRun run{torch::nn::utils::parameters_to_vector(net.parameters()).detach()};
-  const doc::Plan plan = parallel.plan();
+  CallsRun run{program.weights()};
+  const doc::Plan plan = program.parallel->plan();
   for (const doc::TaskGraph& graph : plan.variants)
     run.with_next += std::count_if(graph.tasks.begin(), graph.tasks.end(), [&](const auto& task) {
       return doc::is_inverted_with_next(plan, task);
@@ -480,13 +374,13 @@ TEST(InverseCalls, EndAtTheWeightsOfOneByOne) {
     for (const int ranks : {1, 2})
       in_group(on_threads, ranks, [&](Communicator& c) {
         const std::string strategy = std::string("ddp+") + kfac;
-        const CallsRun alone = train_with_calls(c, strategy, false, false);
+        const CallsRun alone = train_with_calls(c, strategy, false, "");
         EXPECT_EQ(alone.with_next, 0) << strategy;
-        for (const bool enqueued : {false, true}) {
-          const CallsRun shared = train_with_calls(c, strategy, true, enqueued);
-          EXPECT_TRUE(shared.weights.allclose(alone.weights, 1e-4, 1e-5))
-              << strategy << ", " << ranks << " ranks, " << enqueued << ": off by "
-              << (shared.weights - alone.weights).abs().max().item<float>();
+        for (const std::string& code : kBothCodes) {
+          const CallsRun shared = train_with_calls(c, strategy, true, code);
+          for (std::size_t p = 0; p < alone.weights.size(); ++p)
+            EXPECT_TRUE(shared.weights[p].allclose(alone.weights[p], 1e-4, 1e-5))
+                << strategy << ", " << ranks << " ranks, " << code << ", parameter " << p;
           // By spd and mpd a rank's inverses are sent, or there one after the other.
           const bool sends = strategy.find("spd") != std::string::npos ||
                              strategy.find("mpd") != std::string::npos;
@@ -502,8 +396,7 @@ TEST(InverseCalls, EndAtTheWeightsOfOneByOne) {
 /// What the options say need not be said in the strategy, nor the other way round; what both say
 /// must be the same.
 TEST(SharedCurvature, TakesAnOptionFromOneOfTwoPlaces) {
-  KfacOptions nothing{.loss_average = LossAverage{},
-                      .learning_rate = [](std::int64_t) { return kRate; }};
+  const KfacOptions nothing = bare_options();
   const auto with = [&](auto&& change) {
     KfacOptions options = nothing;
     change(options);
@@ -548,14 +441,12 @@ TEST(SharedCurvature, ComputesWithWhatTheStrategySays) {
   const Data data = Data::whole();
   KfacOptions filled = kfac_options();
   filled.damping = 0.5, filled.decay = 0.6, filled.kl_clip = 1e-4;
-  KfacOptions bare{.loss_average = LossAverage{},
-                   .learning_rate = [](std::int64_t) { return kRate; }};
   const std::vector<torch::Tensor> expected = trained(nullptr, data, {.options = filled}).weights;
   EXPECT_GT(largest_difference(expected, trained(nullptr, data).weights), 1e-4);
   for (const std::string strategy :
        {"kfac(spd)", "kfac(spd, factors=2, inverses=4, damping=0.5, decay=0.6, kl=0.0001)"}) {
     const CurvatureJob job{.strategy = strategy,
-                           .options = strategy == "kfac(spd)" ? filled : bare};
+                           .options = strategy == "kfac(spd)" ? filled : bare_options()};
     expect_weights(strategy, 2, expected,
                    [&](Communicator& c) { return trained(&c, data, job).weights; });
   }

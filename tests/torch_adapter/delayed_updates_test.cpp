@@ -2,6 +2,7 @@
 // "dear", where updates happen inside the next forward pass, nobody can tell.
 #include <fmt/format.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
@@ -14,6 +15,7 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
+#include <memory>
 #include <optional>
 #include <set>
 #include <thread>
@@ -21,6 +23,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/recorder.hpp"
+#include "linerate/kfac/kfac.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "torch_adapter/noting_communicator.hpp"
 #include "torch_adapter/parity.hpp"
@@ -39,7 +42,6 @@ using torch::optim::Optimizer;
 /// Three are measured, the plan is final two later, and batches and targets have had their turn by
 /// the seventh: what is wrong in a step is seen at its end as much as 30 steps later.
 constexpr int kDelayedSteps = 20;
-constexpr std::int64_t kSmallBatch = 4;  // a rank
 
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(std::vector<at::Tensor>)>;
 
@@ -68,42 +70,57 @@ std::map<std::string, MakeOptimizer> optimizers() {
       {"own", maker<OwnSgd>(optim::SGDOptions(0.05).momentum(0.9))}};
 }
 
-struct Run {
-  std::string strategy, optimizer = "momentum";
-  at::ScalarType type = at::kDouble;
-  bool one_call = true;  // step(), not finish() and optimizer.step()
+MakeOptimizer descent(double rate, double momentum = 0) {
+  return maker<torch::optim::SGD>(torch::optim::SGDOptions(rate).momentum(momentum));
+}
+
+/// What trains a model. The usual order of declarations: the optimizer goes before the DataParallel
+/// does.
+template <typename Model = Mlp>
+struct DelayedJob {
+  DelayedJob(Communicator& c, DataParallelOptions options, const MakeOptimizer& make,
+             at::ScalarType type = at::kFloat)
+      : communicator(c),
+        parallel((model->to(type), *model), c, std::move(options)),
+        optimizer(make(model->parameters())) {}
+
+  at::Tensor loss(int number) {
+    return loss_of_rows(communicator, *model, number % 7, number % 5 + 0.5);
+  }
+  void step(int number) {
+    loss(number).backward();
+    parallel.step(*optimizer);
+  }
+  at::Tensor weights() {
+    parallel.settle();
+    require_bitwise_equal(communicator, *model);
+    return flat(*model);
+  }
+
+  Communicator& communicator;
+  std::shared_ptr<Model> model = std::make_shared<Model>();
+  DataParallel parallel;
+  std::unique_ptr<Optimizer> optimizer;
 };
 
-at::Tensor batch_of(Communicator& c, std::int64_t columns, double seed, at::ScalarType type) {
-  return numbers({c.size() * kSmallBatch, columns}, seed, type)
-      .narrow(0, c.rank() * kSmallBatch, kSmallBatch);
-}
-at::Tensor small_loss(Communicator& c, Mlp& model, double input, double target) {
-  const at::ScalarType type = model.a->weight.scalar_type();
-  return mean_loss(model.forward(batch_of(c, 6, input, type)), batch_of(c, 3, target, type));
-}
-
-at::Tensor trained(Communicator& communicator, const Run& run) {
-  Mlp model;
-  model.to(run.type);
-  DataParallel parallel(model, communicator, {.strategy = run.strategy, .measured_steps = 3});
-  const auto optimizer = optimizers().at(run.optimizer)(model.parameters());
+/// By step(), or by finish() and optimizer.step().
+at::Tensor trained(Communicator& communicator, const std::string& strategy,
+                   const MakeOptimizer& make, at::ScalarType type, bool one_call) {
+  DelayedJob job(communicator, {.strategy = strategy, .measured_steps = 3}, make, type);
   for (int step = 0; step < kDelayedSteps; ++step) {
-    if (!run.one_call) optimizer->zero_grad(step % 2 == 0);
-    small_loss(communicator, model, step % 7, step % 5 + 0.5).backward();
-    if (run.one_call) {
-      parallel.step(*optimizer);
+    if (one_call) {
+      job.step(step);
     } else {
-      parallel.finish();
-      optimizer->step();
+      job.optimizer->zero_grad(step % 2 == 0);
+      job.loss(step).backward();
+      job.parallel.finish();
+      job.optimizer->step();
     }
     // A schedule changes options between the call and the update: they count from the next step.
-    for (auto& group : optimizer->param_groups())
+    for (auto& group : job.optimizer->param_groups())
       group.options().set_lr(group.options().get_lr() * 0.98);
   }
-  parallel.settle();
-  require_bitwise_equal(communicator, model);
-  return flat(model);
+  return job.weights();
 }
 
 /// Gradient descent of a program's own, which counts how often it is called.
@@ -144,28 +161,25 @@ TEST_P(DelayedUpdate, PartsThatHaveArrivedAreUpdatedInOneCallIfThatIsShorter) {
     for (const auto& [together, recorded] :
          {std::pair{false, false}, {true, false}, {true, true}}) {
       recorder.keep(recorded);
-      Mlp model, expected;
-      model.to(at::kDouble);
-      expected.to(at::kDouble);
-      DataParallel parallel(model, communicator,
-                            {.strategy = "dear(layers=1)",
-                             .measured_steps = 1,
-                             .recorder = &recorder,
-                             .name = "ours"});
-      DataParallel plain(expected, communicator, {.strategy = "bulk", .name = "theirs"});
-      torch::optim::SGD optimizer(expected.parameters(), 0.05);
+      DelayedJob ours(communicator,
+                      {.strategy = "dear(layers=1)",
+                       .measured_steps = 1,
+                       .recorder = &recorder,
+                       .name = "ours"},
+                      descent(0.05), at::kDouble);
+      DelayedJob theirs(communicator, {.strategy = "bulk", .name = "theirs"}, descent(0.05),
+                        at::kDouble);
       for (int step = 0; step < 4; ++step) {
-        small_loss(communicator, model, step, step + 0.5).backward();
-        const auto descent = std::make_shared<CountedDescent>(together);
-        parallel.step(descent);
-        ASSERT_GE(descent->parts(), 2u);
+        ours.loss(step).backward();
+        const auto counted = std::make_shared<CountedDescent>(together);
+        ours.parallel.step(counted);
+        ASSERT_GE(counted->parts(), 2u);
         communicator.barrier("all have arrived")->wait();  // calls end in their order
-        parallel.settle();
-        EXPECT_EQ(descent->calls(), together && !recorded ? 1 : descent->parts());
-        small_loss(communicator, expected, step, step + 0.5).backward();
-        plain.step(optimizer);
+        ours.parallel.settle();
+        EXPECT_EQ(counted->calls(), together && !recorded ? 1 : counted->parts());
+        theirs.step(step);
       }
-      EXPECT_LE(relative_error(flat(model), flat(expected)), 1e-12);
+      EXPECT_LE(relative_error(ours.weights(), theirs.weights()), 1e-12);
     }
   });
 }
@@ -186,12 +200,12 @@ TEST_P(DelayedUpdate, EveryStrategyAndOptimizerEndAtBulksWeights) {
   ranks(GetParam(), [](Communicator& communicator) {
     for (const at::ScalarType type : {at::kDouble, at::kFloat})
       for (const auto& [optimizer, make] : optimizers()) {
-        const at::Tensor expected = trained(communicator, {"bulk", optimizer, type, false});
+        const at::Tensor expected = trained(communicator, "bulk", make, type, false);
         const bool also_apart = optimizer == "momentum" || optimizer == "adam";
         for (const std::string& strategy : training_strategies())
           for (const bool one_call : {true, false}) {
             if (!one_call && !also_apart) continue;
-            const at::Tensor found = trained(communicator, {strategy, optimizer, type, one_call});
+            const at::Tensor found = trained(communicator, strategy, make, type, one_call);
             EXPECT_LE(relative_error(found, expected), type == at::kDouble ? 1e-12 : 1e-5)
                 << strategy << ", " << optimizer << (one_call ? "" : ", finish()");
           }
@@ -215,7 +229,6 @@ struct Crooked : torch::nn::Module {
   Crooked() {
     set_weights_of_rank(*this);
     for (at::Tensor& p : frozen->parameters()) p.set_requires_grad(false);
-    to(at::kDouble);
   }
   at::Tensor forward(const at::Tensor& tokens) {  // [batch, 4] -> [batch, 4, 3]
     at::Tensor x = torch::tanh(first->forward(words->forward(tokens)));
@@ -226,50 +239,44 @@ struct Crooked : torch::nn::Module {
 };
 
 at::Tensor tokens_of(Communicator& c, int step) {
-  return (torch::arange(c.size() * kSmallBatch * 4, at::kLong) * (step + 3) % 11)
-      .reshape({c.size() * kSmallBatch, 4})
-      .narrow(0, c.rank() * kSmallBatch, kSmallBatch);
+  return (torch::arange(c.size() * kBatch * 4, at::kLong) * (step + 3) % 11)
+      .reshape({c.size() * kBatch, 4})
+      .narrow(0, c.rank() * kBatch, kBatch);
 }
 
 /// What programs do between steps. Everything they see has to be what bulk shows.
 at::Tensor crooked(Communicator& communicator, const std::string& strategy, bool one_call) {
-  Crooked model;
+  DelayedJob<Crooked> job(communicator, {.strategy = strategy, .measured_steps = 2},
+                          maker<torch::optim::Adam>(torch::optim::AdamOptions(0.01)), at::kDouble);
+  DataParallel& parallel = job.parallel;
+  Crooked& model = *job.model;
+  const auto output = [&](int step) { return model.forward(tokens_of(communicator, step)); };
   at::Tensor average;  // of weights, as an EMA keeps it
   std::vector<double> seen;
-  {
-    DataParallel parallel(model, communicator, {.strategy = strategy, .measured_steps = 2});
-    torch::optim::Adam optimizer(model.parameters(), torch::optim::AdamOptions(0.01));
-    for (int step = 0; step < 20; ++step) {
-      if (step % 4 == 1) parallel.set_batch(kSmallBatch);
-      if (step % 5 == 3)
-        parallel.accumulate(
-            [&] { model.forward(tokens_of(communicator, step + 50)).sum().backward(); });
-      mean_loss(model.forward(tokens_of(communicator, step)),
-                torch::full({kSmallBatch, 4, 3}, 0.1, at::kDouble))
-          .backward();
-      if (step == 7) {
-        parallel.skip_step();
-      } else if (one_call) {
-        parallel.step(optimizer);
-      } else {
-        parallel.finish();
-        optimizer.step();
-        for (at::Tensor& p : model.parameters()) p.mutable_grad().reset();
-      }
-      const at::NoGradGuard no_grad;
-      if (step % 6 == 2)
-        seen.push_back(model.forward(tokens_of(communicator, 0)).sum().item<double>());
-      if (step % 6 == 4) seen.push_back(model.shared->weight.norm().item<double>());
-      if (step % 3 == 0) {
-        const at::Tensor now = torch::cat({model.last->weight.flatten(), model.first->bias});
-        average = average.defined() ? average * 0.9 + now * 0.1 : now.clone();
-      }
-      if (step == 11) model.norm->weight.mul_(0.5);  // in place, after the update
+  for (int step = 0; step < 20; ++step) {
+    if (step % 4 == 1) parallel.set_batch(kBatch);
+    if (step % 5 == 3) parallel.accumulate([&] { output(step + 50).sum().backward(); });
+    mean_loss(output(step), torch::full({kBatch, 4, 3}, 0.1, at::kDouble)).backward();
+    if (step == 7) {
+      parallel.skip_step();
+    } else if (one_call) {
+      parallel.step(*job.optimizer);
+    } else {
+      parallel.finish();
+      job.optimizer->step();
+      model.zero_grad();
     }
-    parallel.settle();
+    const at::NoGradGuard no_grad;
+    if (step % 6 == 2) seen.push_back(output(0).sum().item<double>());
+    if (step % 6 == 4) seen.push_back(model.shared->weight.norm().item<double>());
+    if (step % 3 == 0) {
+      const at::Tensor now = torch::cat({model.last->weight.flatten(), model.first->bias});
+      average = average.defined() ? average * 0.9 + now * 0.1 : now.clone();
+    }
+    if (step == 11) model.norm->weight.mul_(0.5);  // in place, after the update
   }
   seen.push_back(average.sum().item<double>());
-  return torch::cat({flat(model), torch::tensor(seen, at::kDouble)});
+  return torch::cat({job.weights(), torch::tensor(seen, at::kDouble)});
 }
 
 TEST_P(DelayedUpdate, NobodyReadsAnOldWeight) {
@@ -280,37 +287,19 @@ TEST_P(DelayedUpdate, NobodyReadsAnOldWeight) {
   });
 }
 
-void one_step(Communicator& communicator, Mlp& model, DataParallel& parallel, Optimizer& optimizer,
-              int step = 0) {
-  small_loss(communicator, model, step, step + 0.5).backward();
-  parallel.step(optimizer);
-}
-
-/// Three steps under dear, the last of which waits for its update. The usual order of declarations:
-/// the optimizer goes before the DataParallel does.
-struct Delayed {
-  explicit Delayed(Communicator& c) : communicator(c) {
+/// Three steps, under dear the last of which waits for its update.
+struct Delayed : DelayedJob<> {
+  explicit Delayed(Communicator& c, const std::string& strategy = "dear(bucket=64B)",
+                   const MakeOptimizer& make = descent(0.1, 0.9))
+      : DelayedJob<>(c, {.strategy = strategy}, make) {
     for (int number = 0; number < 3; ++number) step(number);
   }
-  void step(int number) { one_step(communicator, *model, parallel, *optimizer, number); }
-
-  Communicator& communicator;
-  std::shared_ptr<Mlp> model = std::make_shared<Mlp>();
-  DataParallel parallel{*model, communicator, {.strategy = "dear(bucket=64B)"}};
-  std::optional<torch::optim::SGD> optimizer{std::in_place, model->parameters(),
-                                             torch::optim::SGDOptions(0.1).momentum(0.9)};
 };
-
-at::Tensor after_three_steps(Communicator& communicator) {
-  Delayed delayed(communicator);
-  delayed.parallel.settle();
-  return flat(*delayed.model);
-}
 
 TEST_P(DelayedUpdate, TheLastStepIsNotLostWhenOptimizerAndObjectGo) {
   const Warnings warnings;
   ranks(GetParam(), [&warnings](Communicator& communicator) {
-    const at::Tensor expected = after_three_steps(communicator);
+    const at::Tensor expected = Delayed(communicator).weights();
     const std::shared_ptr<Mlp> model = Delayed(communicator).model;
     EXPECT_THAT(warnings.with("wait for their update of step 2"), Not(IsEmpty()));
     EXPECT_LE(relative_error(flat(*model), expected), 1e-12);
@@ -320,7 +309,7 @@ TEST_P(DelayedUpdate, TheLastStepIsNotLostWhenOptimizerAndObjectGo) {
 /// When the optimizer is gone, and on another thread.
 TEST_P(DelayedUpdate, WhateverReadsAWeightSeesTheUpdate) {
   ranks(GetParam(), [](Communicator& communicator) {
-    const at::Tensor expected = after_three_steps(communicator);
+    const at::Tensor expected = Delayed(communicator).weights();
     for (const bool is_gone : {true, false}) {
       Delayed delayed(communicator);
       at::Tensor seen;
@@ -338,21 +327,18 @@ TEST_P(DelayedUpdate, WhateverReadsAWeightSeesTheUpdate) {
 TEST_P(DelayedUpdate, TheOptimizersStateIsWholeAfterSettle) {
   ranks(GetParam(), [](Communicator& communicator) {
     const auto state_after = [&](const std::string& strategy) {
-      Mlp model;
-      DataParallel parallel(model, communicator, {.strategy = strategy});
-      torch::optim::Adam optimizer(model.parameters(), torch::optim::AdamOptions(0.1));
-      for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
-      parallel.settle();
+      Delayed job(communicator, strategy,
+                  maker<torch::optim::Adam>(torch::optim::AdamOptions(0.1)));
+      job.parallel.settle();
       std::vector<at::Tensor> all;
-      for (const at::Tensor& p : model.parameters()) {
-        const auto found = optimizer.state().find(p.unsafeGetTensorImpl());
-        EXPECT_NE(found, optimizer.state().end());
-        const auto& state = static_cast<torch::optim::AdamParamState&>(*found->second);
+      for (const at::Tensor& p : job.model->parameters()) {
+        const auto& state = static_cast<torch::optim::AdamParamState&>(
+            *job.optimizer->state().at(p.unsafeGetTensorImpl()));
         EXPECT_EQ(state.step(), 3);
         all.push_back(state.exp_avg().flatten());
         all.push_back(state.exp_avg_sq().flatten());
       }
-      EXPECT_EQ(optimizer.state().size(), model.parameters().size());
+      EXPECT_EQ(job.optimizer->state().size(), job.model->parameters().size());
       return torch::cat(all);
     };
     EXPECT_LE(relative_error(state_after("dear(bucket=64B)"), state_after("bulk")), 1e-5);
@@ -363,26 +349,24 @@ TEST_P(DelayedUpdate, WeightsLoadedOverAPendingUpdateStayAsLoaded) {
   ranks(GetParam(), [](Communicator& communicator) {
     Delayed delayed(communicator);
     for (at::Tensor& p : delayed.model->parameters()) p.set_data(torch::full(p.sizes(), 0.25));
-    delayed.parallel.settle();
-    EXPECT_TRUE(flat(*delayed.model).eq(0.25).all().item<bool>());
+    EXPECT_TRUE(delayed.weights().eq(0.25).all().item<bool>());
   });
 }
 
 /// A second model's parameters in the same optimizer are updated at once, and once.
 TEST_P(DelayedUpdate, ParametersOfOthersAreUpdatedOnce) {
   ranks(GetParam(), [](Communicator& communicator) {
-    Mlp model;
-    DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
-    at::Tensor other = torch::ones({2}, torch::requires_grad());
-    std::vector<at::Tensor> all = model.parameters();
-    all.push_back(other);
-    torch::optim::SGD optimizer(all, torch::optim::SGDOptions(0.5));
+    const at::Tensor other = torch::ones({2}, torch::requires_grad());
+    DelayedJob job(communicator, {.strategy = "dear(bucket=64B)"}, [&](auto all) {
+      all.push_back(other);
+      return descent(0.5)(all);
+    });
     for (int step = 0; step < 3; ++step) {
       other.mutable_grad() = torch::ones({2});
-      one_step(communicator, model, parallel, optimizer, step);
+      job.step(step);
       EXPECT_TRUE(other.grad().defined());
     }
-    parallel.settle();
+    job.parallel.settle();
     EXPECT_TRUE(torch::allclose(other, torch::full({2}, 1 - 3 * 0.5)));
   });
 }
@@ -404,20 +388,17 @@ TEST_P(DelayedUpdate, ARefusedStepUpdatesNothingAndTheNextOneRuns) {
 TEST_P(DelayedUpdate, LbfgsWaitsForAllGradients) {
   ranks(GetParam(), [](Communicator& communicator) {
     const auto weights_after = [&](const std::string& strategy) {
-      Mlp model;
-      model.to(at::kDouble);
-      DataParallel parallel(model, communicator, {.strategy = strategy});
-      torch::optim::LBFGS optimizer(model.parameters(),
-                                    torch::optim::LBFGSOptions(0.1).max_iter(4));
+      DelayedJob job(communicator, {.strategy = strategy},
+                     maker<torch::optim::LBFGS>(torch::optim::LBFGSOptions(0.1).max_iter(4)),
+                     at::kDouble);
       for (int step = 0; step < 3; ++step)
-        parallel.step(optimizer, [&] {
-          optimizer.zero_grad();
-          const at::Tensor loss = small_loss(communicator, model, step, step + 0.5);
+        job.parallel.step(*job.optimizer, [&] {
+          job.optimizer->zero_grad();
+          const at::Tensor loss = job.loss(step);
           loss.backward();
           return loss;
         });
-      parallel.require_same_weights("after LBFGS");
-      return flat(model);
+      return job.weights();
     };
     EXPECT_LE(relative_error(weights_after("dear(bucket=64B)"), weights_after("bulk")), 1e-9);
   });
@@ -427,10 +408,9 @@ TEST_P(DelayedUpdate, LbfgsWaitsForAllGradients) {
 /// waits for its own bucket.
 TEST(DelayedUpdate, ALayersOperatorUpdatesItsBucketAlone) {
   ranks(1, [](Communicator& communicator) {
-    Mlp model;
-    DataParallel parallel(model, communicator, {.strategy = "dear(layers=1)"});
-    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1));
-    for (int step = 0; step < 8; ++step) one_step(communicator, model, parallel, optimizer, step);
+    DelayedJob job(communicator, {.strategy = "dear(layers=1)"}, descent(0.1));
+    Mlp& model = *job.model;
+    for (int step = 0; step < 8; ++step) job.step(step);
     const auto bits = [](const at::Tensor& t) {  // past ATen
       return std::vector<float>(t.const_data_ptr<float>(), t.const_data_ptr<float>() + t.numel());
     };
@@ -439,11 +419,11 @@ TEST(DelayedUpdate, ALayersOperatorUpdatesItsBucketAlone) {
     EXPECT_EQ(bits(model.a->weight), a);
     EXPECT_NE(bits(model.b->weight), b);
     EXPECT_EQ(bits(model.c->weight), c);
-    parallel.settle();
+    job.parallel.settle();
     EXPECT_NE(bits(model.a->weight), a);
     EXPECT_NE(bits(model.c->weight), c);
     model.zero_grad();
-    EXPECT_THAT(parallel.finish().held, Not(IsEmpty()));
+    EXPECT_THAT(job.parallel.finish().held, Not(IsEmpty()));
   });
 }
 
@@ -452,37 +432,12 @@ INSTANTIATE_TEST_SUITE_P(Ranks, DelayedUpdate, testing::Values(2, 3, 4));
 // Training under every strategy of the registry: the weights are bulk's, and a step does what its
 // Plan names and nothing else.
 
-/// A model with buffers: batch norm between two layers.
-struct WithBuffers : torch::nn::Module {
-  torch::nn::Linear a = register_module("a", torch::nn::Linear(6, 5));
-  torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(5));
-  torch::nn::Linear b = register_module("b", torch::nn::Linear(5, 3));
-  at::Tensor forward(const at::Tensor& x) { return b->forward(norm->forward(a->forward(x))); }
-};
-
-/// The collectives of a variant in the order of its network lane, as NotingCommunicator writes
-/// them in this step.
-std::vector<std::string> collectives_of(const doc::Plan& plan, const doc::TaskGraph& graph,
-                                        int step) {
-  std::vector<std::string> lines;
-  for (const doc::Task& t : graph.tasks)
-    if (is_communication(t.kind))
-      lines.push_back(
-          fmt::format("step {}: {}: {} bytes", step, title_of(plan, graph, t), t.bytes));
-  return lines;
-}
-
-std::multiset<std::string> executed_of(const doc::Plan& plan, const doc::TaskGraph& graph) {
-  std::multiset<std::string> titles;
-  for (const doc::Task& t : graph.tasks)
-    if (t.origin == doc::Origin::executed) titles.insert(title_of(plan, graph, t));
-  return titles;
-}
-
 std::multiset<std::string> recorded(const doc::Timeline& timeline, int step) {
   std::multiset<std::string> titles;
-  for (const doc::Event& e : timeline.events)
+  for (const doc::Event& e : timeline.events) {
+    EXPECT_LT(e.start_ns, e.end_ns);
     if (e.step == step) titles.insert(timeline.names[static_cast<std::size_t>(e.name)]);
+  }
   return titles;
 }
 
@@ -493,33 +448,58 @@ TEST_P(NothingBeside, AStepSendsAndConvertsWhatItsPlanNames) {
     std::vector<std::string> strategies = training_strategies();
     for (const auto& line : plan::exchanges().lines())
       strategies.push_back(line.name + "(wire=fp16)");
+    const std::string curvature = "ddp+kfac(mpd, factors=2, inverses=4)";
+    strategies.push_back(curvature);
     for (const std::string& strategy : strategies) {
       NotingCommunicator communicator(inner);
       exec::Recorder recorder(inner, exec::agree_origin(inner), "trained");
-      WithBuffers model;
-      DataParallel parallel(model, communicator,
-                            {.strategy = strategy, .measured_steps = 2, .recorder = &recorder});
+      torch::nn::Sequential model(torch::nn::Linear(6, 5), torch::nn::BatchNorm1d(5),  // buffers
+                                  torch::nn::Linear(5, 3));
+      std::optional<KFAC> pre;
+      if (strategy == curvature)
+        pre.emplace(*model, KfacOptions{.loss_average = LossAverage{},
+                                        .learning_rate = [](auto) { return 0.01; },
+                                        .norms = false});
+      DataParallel parallel(*model, communicator,
+                            {.strategy = strategy,
+                             .measured_steps = 2,
+                             .preconditioner = pre ? &*pre : nullptr,
+                             .recorder = &recorder});
       static_cast<void>(communicator.take());
       int weighted = 0;
       for (int step = 0; step < 7; ++step) {
         const doc::Plan plan = parallel.plan();
         const bool settled = parallel.plan_is_final();
         recorder.begin_step(step);
-        model.zero_grad();
+        model->zero_grad();
         if (step % 3 == 1) parallel.set_batch(kBatch + inner.rank());
-        loss_of(model, step, 1).backward();
+        loss_of(*model, step, 1).backward();
         const StepReport report = parallel.finish();
+        if (pre) {
+          EXPECT_EQ(report.factors.size(), step % 2 == 0 ? 4u : 0u) << "A and G of two layers";
+          pre->step();
+        }
         weighted += report.variant.ends_with("-weighted");
         const std::int32_t variant = plan.variant_index(report.variant);
         ASSERT_GE(variant, 0) << report.variant;
         const doc::TaskGraph& graph = plan.variants[static_cast<std::size_t>(variant)];
+        const doc::VariantIndex index(plan, graph, inner.rank());
+        std::vector<std::string> named;  // as the communicator notes collectives
+        std::multiset<std::string> executed;
+        for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+          const doc::Task& t = graph.tasks[i];
+          if (!index.has[i]) continue;
+          const std::string title = title_of(plan, graph, t);
+          if (t.origin == doc::Origin::executed || t.kind == doc::TaskKind::precondition)
+            executed.insert(title);
+          if (is_communication(t.kind))
+            named.push_back(fmt::format("step {}: {}: {} bytes", step, title, t.bytes));
+        }
         std::vector<std::string> submitted = communicator.take();
-        const std::vector<std::string> named = collectives_of(plan, graph, step);
         // Agreeing on another plan comes behind the step's own collectives and belongs to no step.
         if (!settled && submitted.size() > named.size()) submitted.resize(named.size());
         EXPECT_EQ(submitted, named) << strategy << ", step " << step;
-        EXPECT_EQ(recorded(recorder.timeline(), step), executed_of(plan, graph))
-            << strategy << ", step " << step;
+        EXPECT_EQ(recorded(recorder.timeline(), step), executed) << strategy << ", step " << step;
       }
       EXPECT_EQ(weighted, 2) << strategy;
       EXPECT_TRUE(parallel.plan_is_final()) << strategy;

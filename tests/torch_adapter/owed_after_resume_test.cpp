@@ -2,7 +2,7 @@
 // options or another compressor.
 #include <fmt/core.h>
 
-#include "linerate/comm/thread/run_ranks.hpp"
+#include "linerate/comm/fingerprint.hpp"
 #include "torch_adapter/owed_job.hpp"
 #include "torch_adapter/warnings.hpp"
 
@@ -26,10 +26,9 @@ void expect_balanced(const std::vector<Stretch>& runs) {
   std::string text;
   for (std::size_t r = 0; r < runs.size(); ++r) {
     text += fmt::format("{} on {}; ", runs[r].compressor, runs[r].ranks);
-    comm::run_ranks(runs[r].ranks, [&](Communicator& communicator) {
-      at::set_num_threads(1);
+    ranks(runs[r].ranks, [&](Communicator& communicator) {
       Branches job{communicator, "ddp(first=64B,bucket=2KiB)+" + runs[r].compressor};
-      Books mine = r == 0 ? Books(job.parameters) : books.front().copy();  // ranks are threads
+      Books mine = r == 0 ? Books(job.parameters) : books.front();  // ranks are threads
       const std::vector<std::string> before = saved;
       comm::require_same(communicator, "begin", {});
       if (r > 0) job.parallel.load_compression_state(before, "the run before");
@@ -79,18 +78,14 @@ TEST(OwedAfterResume, NothingIsLostUnderAnotherCompressor) {
 TEST(OwedAfterResume, NothingIsLostBetweenEveryPairOfStrategies) {
   const Warnings quiet;
   for (const int n : {1, 2, 3})
-    comm::run_ranks(n, [](Communicator& communicator) {
-      at::set_num_threads(1);
-      expect_pairs_balance(communicator);
-    });
+    ranks(n, [](Communicator& communicator) { expect_pairs_balance(communicator); });
 }
 
 /// A scaler skips a step whose means are not finite, so it does not count.
 TEST(OwedAfterResume, ResidualsStayInAStepThatOverflows) {
   const Warnings quiet;
   for (const std::string dense : {"ddp", "dear", "ddp(wire=bf16)"})
-    comm::run_ranks(2, [&](Communicator& communicator) {
-      at::set_num_threads(1);
+    ranks(2, [&](Communicator& communicator) {
       Branches first{communicator, "ddp+topk(density=0.1, dense_below=0)", false};
       for (int step = 0; step < 4; ++step) first.step(step, Event::ordinary);
       Branches then{communicator, dense, false};
@@ -113,11 +108,9 @@ TEST(OwedAfterResume, ResidualsStayInAStepThatOverflows) {
 TEST(OwedAfterResume, NothingIsLostWhenAParameterBecomesDense) {
   const Warnings quiet;
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16, at::kDouble})
-    comm::run_ranks(2, [&](Communicator& communicator) {
-      at::set_num_threads(1);
+    ranks(2, [&](Communicator& communicator) {
       Branches job{communicator, "ddp+topk(density=0.1, dense_below=0)", false};
-      Books books(job.parameters);
-      for (int step = 0; step < 5; ++step) books.step(job, step, Event::ordinary);
+      for (int step = 0; step < 5; ++step) job.step(step, Event::ordinary);
       const at::Tensor before = owed(job, 0);
       EXPECT_GT(before.norm().item<double>(), 1);
       at::Tensor matrix = job.parameters[0].second;

@@ -5,11 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <map>
-#include <span>
+#include <cstddef>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "linerate/compress/registry.hpp"
@@ -73,37 +70,24 @@ struct Branches {
     if (parameter > 0 && random_unit(key, 0) < 0.5) return false;  // no rank
     return parameter == 0 || random_unit(key, 1 + static_cast<std::uint64_t>(rank)) < 0.6;
   }
-  /// Kept by the rank that asks: every strategy is given the same ones.
   at::Tensor gradient(int step, int rank, std::size_t parameter) const {
-    thread_local std::map<std::tuple<int, int, std::size_t>, at::Tensor> known;
-    at::Tensor& kept = known[{step, rank, parameter}];
-    if (!kept.defined()) {
-      const double seed = 100.0 * step + 10 * rank + static_cast<double>(parameter);
-      kept = numbers(parameters[parameter].second.sizes(), seed, at::kFloat);
-    }
-    return kept;
+    const double seed = 100.0 * step + 10 * rank + static_cast<double>(parameter);
+    return numbers(parameters[parameter].second.sizes(), seed, at::kFloat);
   }
   bool any_uses(int step, std::size_t parameter) const {
     for (int rank = 0; rank < communicator.size(); ++rank)
       if (uses(step, rank, parameter)) return true;
     return false;
   }
-  /// The mean of the ranks, kept as gradients are.
+  /// The mean of the ranks.
   at::Tensor mean_gradient(int step, std::size_t parameter) const {
-    thread_local std::map<std::tuple<int, int, std::size_t>, at::Tensor> known;
-    at::Tensor& kept = known[{step, communicator.size(), parameter}];
-    if (!kept.defined()) kept = mean_of_ranks(step, parameter);
-    return kept;
-  }
-  at::Tensor mean_of_ranks(int step, std::size_t parameter) const {
     at::Tensor sum = torch::zeros(parameters[parameter].second.sizes(), at::kDouble);
     for (int rank = 0; rank < communicator.size(); ++rank)
       if (uses(step, rank, parameter)) sum += gradient(step, rank, parameter);
     return sum / communicator.size();
   }
-  void backward(int step) { backward(step, 1, 0); }
   /// Its gradients so many times as large, and `spoilt` added to those of the last rank.
-  void backward(int step, double scale, float spoilt) {
+  void backward(int step, double scale = 1, float spoilt = 0) {
     for (auto& [name, tensor] : parameters) tensor.mutable_grad().reset();
     const int rank = communicator.rank();
     at::Tensor loss = torch::zeros({}, at::kFloat);
@@ -141,35 +125,23 @@ struct Branches {
   }
 };
 
-inline at::Tensor numbers_of(std::span<const float> values) {
-  return torch::tensor(std::vector<double>(values.begin(), values.end()), at::kDouble);
-}
-inline std::vector<float> floats_of(const compress::SavedField& field) {
-  std::vector<float> values(field.bytes.size() / sizeof(float));
-  if (!values.empty()) std::memcpy(values.data(), field.bytes.data(), field.bytes.size());
-  return values;
-}
 /// The field of that name, of all codecs in turn: one of the whole tensor, or one a chunk. Empty if
 /// there is none.
-inline std::vector<float> field_of(const compress::CompressedTensorState& state,
-                                   std::string_view name) {
-  std::vector<compress::SavedState> codecs = state.two_phase.workers;
-  codecs.push_back(state.codec);
-  std::vector<float> values;
+inline at::Tensor field_of(const std::vector<compress::SavedState>& codecs, std::string_view name) {
+  at::Tensor values = torch::empty({0}, at::kFloat);
   for (const compress::SavedState& codec : codecs)
-    for (const compress::SavedField& field : codec)
-      if (field.name == name)
-        for (const float x : floats_of(field)) values.push_back(x);
-  return values;
-}
-/// What the owner of a chunk still owes of it, in units of the mean; empty if nothing.
-inline std::vector<float> owed_by_owner(const compress::TwoPhaseState& state) {
-  for (const compress::SavedField& field : state.server)
-    if (field.name == compress::kServerResidual) return floats_of(field);
-  return {};
+    for (const compress::SavedField& field : codec) {
+      if (field.name != name) continue;
+      const std::size_t bytes = field.bytes.size();
+      const at::Tensor read =
+          torch::empty({static_cast<std::int64_t>(bytes / sizeof(float))}, at::kFloat);
+      std::copy_n(field.bytes.data(), bytes, static_cast<std::byte*>(read.data_ptr()));
+      values = torch::cat({values, read});
+    }
+  return values.to(at::kDouble);
 }
 
-/// The mean over ranks of what they keep in fields of that name.
+/// The mean over ranks of what they keep of a tensor in fields of that name.
 inline at::Tensor mean_of_field(const std::vector<compress::CompressionState>& states,
                                 const NamedTensors::value_type& parameter, std::string_view field) {
   const auto& [name, tensor] = parameter;
@@ -177,26 +149,29 @@ inline at::Tensor mean_of_field(const std::vector<compress::CompressionState>& s
   for (const compress::CompressionState& state : states) {
     const auto found = state.tensors.find(name);
     if (found == state.tensors.end()) continue;
-    const std::vector<float> values = field_of(found->second, field);
-    if (!values.empty()) sum += numbers_of(values) / static_cast<double>(states.size());
+    std::vector<compress::SavedState> codecs = found->second.two_phase.workers;
+    codecs.push_back(found->second.codec);
+    const at::Tensor values = field_of(codecs, field);
+    if (values.numel() > 0) sum += values / static_cast<double>(states.size());
   }
   return sum.reshape(tensor.sizes());
 }
 
-/// The mean of the ranks' residuals, what their codecs have not sent, and what owners owe.
+/// The mean of the ranks' residuals, what their codecs have not sent, and what owners owe of their
+/// chunks, in units of the mean.
 inline at::Tensor owed(Branches& job, std::size_t parameter) {
   const auto& [name, tensor] = job.parameters[parameter];
   const std::vector<compress::CompressionState> states = job.states();
   const int ranks = job.communicator.size();
-  at::Tensor sum =
-      mean_of_field(states, job.parameters[parameter], "accumulated").reshape({tensor.numel()});
+  const at::Tensor sum = mean_of_field(states, job.parameters[parameter], "accumulated").flatten();
   const std::vector<compress::Chunk> chunks = compress::cut_into_chunks(tensor.numel(), ranks);
   for (std::size_t rank = 0; rank < states.size(); ++rank) {
     const auto found = states[rank].tensors.find(name);
     if (found == states[rank].tensors.end()) continue;
-    if (!found->second.residual.empty()) sum += numbers_of(found->second.residual) / ranks;
-    const std::vector<float> own = owed_by_owner(found->second.two_phase);
-    if (!own.empty()) sum.narrow(0, chunks[rank].first, chunks[rank].elements) += numbers_of(own);
+    const compress::CompressedTensorState& kept = found->second;
+    if (!kept.residual.empty()) sum.add_(torch::tensor(kept.residual, at::kDouble) / ranks);
+    const at::Tensor own = field_of({kept.two_phase.server}, compress::kServerResidual);
+    if (own.numel() > 0) sum.narrow(0, chunks[rank].first, chunks[rank].elements).add_(own);
   }
   return sum.reshape(tensor.sizes());
 }
@@ -213,14 +188,14 @@ inline OwnMomentum momentum_of(const std::string& strategy, std::int64_t element
   return {};
 }
 
-/// Sums in f64 of what the steps that counted gave, after a method's own momentum, and sent.
+/// Sums in f64 of what the steps that counted gave, after a method's own momentum, and sent. A copy
+/// has its own.
 struct Books {
   explicit Books(const NamedTensors& parameters)
       : travelled(parameters.size()), largest(parameters.size()) {
-    for (const auto& [name, tensor] : parameters) {
+    for (const auto& [name, tensor] : parameters)
       given.push_back(torch::zeros(tensor.sizes(), at::kDouble));
-      sent.push_back(given.back().clone());
-    }
+    sent = given;
   }
 
   /// A step of the job, entered if it counts; whether it does.
@@ -235,21 +210,13 @@ struct Books {
       at::Tensor mean = momentum.take * job.scale(number) * job.mean_gradient(number, p);
       if (momentum.keep > 0)
         mean += momentum.keep * mean_of_field(before, job.parameters[p], "momentum");
-      given[p] += mean;
+      given[p] = given[p] + mean;
       largest[p] = std::max(largest[p], given[p].norm().item<double>());
-      sent[p] += job.parameters[p].second.grad();
+      sent[p] = sent[p] + job.parameters[p].second.grad();
       travelled[p] += mean.norm().item<double>();
       travelled[p] += job.parameters[p].second.grad().norm().item<double>();
     }
     return true;
-  }
-
-  /// With sums of its own.
-  Books copy() const {
-    Books other = *this;
-    for (std::vector<at::Tensor>* sums : {&other.given, &other.sent})
-      for (at::Tensor& sum : *sums) sum = sum.clone();
-    return other;
   }
 
   double error(Branches& job, std::size_t p) const {
@@ -260,56 +227,30 @@ struct Books {
   std::vector<double> travelled, largest;  // by parameter: of norms
 };
 
-/// Every method of the registry that keeps what it did not send, by every exchange that its
-/// payloads can take.
-inline std::vector<std::string> with_feedback() {
-  std::vector<std::string> all = {"powersgd(rank=1, warmup=3, dense_below=0)",
-                                  "acpsgd(rank=1, warmup=3, dense_below=0)",
-                                  "onebit-adam(beta=0, exchange=gather, dense_below=0)",
-                                  "onebit-adam(beta=0, exchange=two-phase, dense_below=0)",
-                                  "dgc(density=0.1, warmup=3, dense_below=0)",
-                                  "dgc(density=0.1, nesterov=yes, dense_below=0)"};
-  for (const std::string& name : compress::compressors().names()) {
-    const doc::Component component = doc::parse_component(small_enough(name));
-    const auto compressor = compress::make_compressor(component);
-    if (compressor->residual() == compress::Residual::none) continue;
-    if (!compress::fits_two_phase(*compressor)) {
-      all.push_back(doc::to_text(component));
-      continue;
-    }
-    for (const char* exchange : {"gather", "two-phase"}) {
-      doc::Component by = component;
-      by.options.emplace_back("exchange", exchange);
-      all.push_back(doc::to_text(by));
-    }
-  }
+/// Every method of the registry that keeps what it did not send.
+inline std::vector<std::string> keeping_methods() {
+  std::vector<std::string> all;
+  for (const std::string& name : compress::compressors().names())
+    if (const std::string method = small_enough(name);
+        compress::make_compressor(doc::parse_component(method))->residual() !=
+        compress::Residual::none)
+      all.push_back(method);
   return all;
 }
 
-/// Strategies that send every tensor as it is.
-inline const std::vector<std::string>& dense_strategies() {
-  static const std::vector<std::string> all = {"ddp",
-                                               "ddp(wire=bf16)",
-                                               "bulk",
-                                               "dear",
-                                               "ddp+topk(density=1, dense_below=0)",
-                                               "bulk+randomk(density=1, dense_below=0)"};
+/// Those by every exchange that their payloads can take, and some with other options.
+inline std::vector<std::string> with_feedback() {
+  std::vector<std::string> all = {"onebit-adam(beta=0, exchange=gather, dense_below=0)",
+                                  "onebit-adam(beta=0, exchange=two-phase, dense_below=0)",
+                                  "dgc(density=0.1, nesterov=yes, dense_below=0)"};
+  for (const std::string& method : registered_compressors()) {
+    const auto has = [&](const char* text) { return method.find(text) != std::string::npos; };
+    const auto compressor = compress::make_compressor(doc::parse_component(method));
+    if (compressor->residual() == compress::Residual::none || has("freeze_step")) continue;
+    if (has("warmup") || has("exchange") == compress::fits_two_phase(*compressor))
+      all.push_back(method);
+  }
   return all;
-}
-/// Every method of the registry that keeps what it did not send, once; by the two-phase exchange;
-/// and in phases in which tensors travel dense.
-inline std::vector<std::string> coding_strategies_with_feedback() {
-  std::vector<std::string> methods = {"topk(density=0.1, exchange=two-phase, dense_below=0)",
-                                      "powersgd(rank=1, warmup=99, dense_below=0)",
-                                      "acpsgd(rank=1, warmup=99, dense_below=0)",
-                                      "onebit-adam(freeze_step=99, dense_below=0)",
-                                      "dgc(density=0.1, nesterov=yes, dense_below=0)"};
-  for (const std::string& name : compress::compressors().names())
-    if (compress::make_compressor(doc::parse_component(small_enough(name)))->residual() !=
-        compress::Residual::none)
-      methods.push_back(small_enough(name));
-  for (std::string& method : methods) method = "ddp(first=64B,bucket=2KiB)+" + method;
-  return methods;
 }
 
 /// What a step may lose of what it sends: sums of f32; of halves if they travel.
@@ -327,12 +268,23 @@ inline double bound_of(const std::string& strategy, int ranks, const Books& book
 /// A run by each strategy, which ends after some steps, and for each strategy one that goes on from
 /// there: what both sent and what is owed in the end are what was given. A step that all ranks skip
 /// is the first of each second run. What travels dense owes nothing after it has counted.
+///
+/// Every method that keeps what it did not send, once; by the two-phase exchange; in phases in
+/// which tensors travel dense; and strategies that send every tensor as it is.
 inline void expect_pairs_balance(comm::Communicator& communicator,
                                  const std::string& device_group = {}) {
   constexpr int kFirst = 6, kThen = 3;
-  std::vector<std::string> strategies = coding_strategies_with_feedback();
+  std::vector<std::string> strategies = keeping_methods();
+  strategies.insert(strategies.end(), {"topk(density=0.1, exchange=two-phase, dense_below=0)",
+                                       "powersgd(rank=1, warmup=99, dense_below=0)",
+                                       "acpsgd(rank=1, warmup=99, dense_below=0)",
+                                       "onebit-adam(freeze_step=99, dense_below=0)",
+                                       "dgc(density=0.1, nesterov=yes, dense_below=0)"});
+  for (std::string& method : strategies) method = "ddp(first=64B,bucket=2KiB)+" + method;
   const std::size_t coding = strategies.size();
-  for (const std::string& dense : dense_strategies()) strategies.push_back(dense);
+  strategies.insert(strategies.end(),
+                    {"ddp", "ddp(wire=bf16)", "bulk", "dear", "ddp+topk(density=1, dense_below=0)",
+                     "bulk+randomk(density=1, dense_below=0)"});
   for (std::size_t a = 0; a < strategies.size(); ++a) {
     Branches first{communicator, strategies[a], false, device_group};
     Books given(first.parameters);
@@ -342,7 +294,7 @@ inline void expect_pairs_balance(comm::Communicator& communicator,
     EXPECT_EQ(saved.empty(), a >= coding) << strategies[a];
     for (std::size_t b = 0; b < strategies.size(); ++b) {
       Branches then{communicator, strategies[b], false, device_group};
-      Books books = given.copy();
+      Books books = given;
       then.parallel.load_compression_state(saved, strategies[a]);
       std::vector<bool> was_used(then.size());
       for (int step = kFirst; step < kFirst + kThen; ++step) {

@@ -51,7 +51,10 @@ struct ChangingNet : torch::nn::Module {
     if (named_parameters(false).contains("scale")) y = y * named_parameters(false)["scale"];
     return layer("head")->forward(y);
   }
-  void remove(const std::string& name) { unregister_module(name); }
+  void add_layer() {
+    register_module("more", torch::nn::Linear(16, 16));
+    begin();
+  }
 };
 
 /// The next batch on each rank beside the joined one in one process.
@@ -85,22 +88,17 @@ struct Change {
 const std::vector<Change> kChanges = {
     {"another head", [](ChangingNet& net) { net.replace("head", 16, 5); }},
     {"a head of the same shape", [](ChangingNet& net) { net.replace("head", 16, 5); }},
-    {"one more layer",
-     [](ChangingNet& net) {
-       net.register_module("more", torch::nn::Linear(16, 16));
-       net.begin();
-     }},
+    {"one more layer", [](ChangingNet& net) { net.add_layer(); }},
     {"one more parameter",
      [](ChangingNet& net) {
        net.register_parameter("scale", torch::ones({16}));
        net.begin();
      }},
-    {"one layer less", [](ChangingNet& net) { net.remove("more"); }},
+    {"one layer less", [](ChangingNet& net) { net.unregister_module("more"); }},
     {"a layer once more, beside a frozen bias",
      [](ChangingNet& net) {
-       net.register_module("more", torch::nn::Linear(16, 16));
+       net.add_layer();
        net.named_children()["body"]->named_parameters(false)["bias"].set_requires_grad(false);
-       net.begin();
      }},
 };
 
@@ -299,17 +297,6 @@ TEST(Construction, WhatOneRankCannotExchangeIsEveryRanksError) {
   });
 }
 
-TEST(Construction, FrozenParametersMayHaveAnyType) {
-  ranks(2, [](Communicator& communicator) {
-    const at::Tensor bytes = torch::full({5}, communicator.rank() + 3, at::kByte),
-                     a = torch::ones({3}, torch::requires_grad());
-    DataParallel parallel({{"bytes", bytes}, {"a", a}}, {}, communicator);
-    EXPECT_TRUE(torch::equal(bytes, torch::full({5}, 3, at::kByte)));
-    a.sum().backward();
-    EXPECT_EQ(parallel.finish().unused_everywhere, 0);
-  });
-}
-
 TEST(Construction, SparseEmbeddingsAreRefusedBeforeTheyMakeGradients) {
   ranks(2, [](Communicator& communicator) {
     torch::nn::Sequential model(
@@ -319,19 +306,24 @@ TEST(Construction, SparseEmbeddingsAreRefusedBeforeTheyMakeGradients) {
   });
 }
 
+/// Frozen parameters and buffers may have any type.
 TEST(Construction, EveryRankStartsWithRankZerosState) {
   ranks(3, [](Communicator& communicator) {
     const auto r = static_cast<double>(communicator.rank());
     const at::Tensor w = torch::full({5}, r, torch::requires_grad()),
                      frozen = torch::full({3}, r, at::kDouble),
+                     bytes = torch::full({5}, communicator.rank(), at::kByte),
                      count = torch::full({}, communicator.rank(), at::kLong),
                      flag = torch::full({2}, r > 0, at::kBool);
-    const DataParallel parallel({{"w", w}, {"frozen", frozen}}, {{"count", count}, {"flag", flag}},
-                                communicator);
+    DataParallel parallel({{"w", w}, {"frozen", frozen}, {"bytes", bytes}},
+                          {{"count", count}, {"flag", flag}}, communicator);
     EXPECT_TRUE(torch::equal(w, torch::zeros({5})));
     EXPECT_TRUE(torch::equal(frozen, torch::zeros({3}, at::kDouble)));
+    EXPECT_TRUE(torch::equal(bytes, torch::zeros({5}, at::kByte)));
     EXPECT_EQ(count.item<std::int64_t>(), 0);
     EXPECT_FALSE(flag.any().item<bool>());
+    w.sum().backward();
+    EXPECT_EQ(parallel.finish().unused_everywhere, 0);
   });
 }
 

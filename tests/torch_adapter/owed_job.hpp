@@ -240,15 +240,23 @@ inline std::vector<std::string> keeping_methods() {
 
 /// Those by every exchange that their payloads can take, and some with other options.
 inline std::vector<std::string> with_feedback() {
-  std::vector<std::string> all = {"onebit-adam(beta=0, exchange=gather, dense_below=0)",
+  std::vector<std::string> all = {"powersgd(rank=1, warmup=3, dense_below=0)",
+                                  "acpsgd(rank=1, warmup=3, dense_below=0)",
+                                  "onebit-adam(beta=0, exchange=gather, dense_below=0)",
                                   "onebit-adam(beta=0, exchange=two-phase, dense_below=0)",
+                                  "dgc(density=0.1, warmup=3, dense_below=0)",
                                   "dgc(density=0.1, nesterov=yes, dense_below=0)"};
-  for (const std::string& method : registered_compressors()) {
-    const auto has = [&](const char* text) { return method.find(text) != std::string::npos; };
-    const auto compressor = compress::make_compressor(doc::parse_component(method));
-    if (compressor->residual() == compress::Residual::none || has("freeze_step")) continue;
-    if (has("warmup") || has("exchange") == compress::fits_two_phase(*compressor))
+  for (const std::string& method : keeping_methods()) {
+    const doc::Component component = doc::parse_component(method);
+    if (!compress::fits_two_phase(*compress::make_compressor(component))) {
       all.push_back(method);
+      continue;
+    }
+    for (const char* exchange : {"gather", "two-phase"}) {
+      doc::Component by = component;
+      by.options.emplace_back("exchange", exchange);
+      all.push_back(doc::to_text(by));
+    }
   }
   return all;
 }

@@ -45,8 +45,8 @@ struct AloneProgram {
 
   KfacOptions options() const {
     return {.loss_average = LossAverage{},
-            .method = eigen ? InverseMethod::eigen : InverseMethod::cholesky,
             .fisher = sampled ? Fisher::monte_carlo : Fisher::empirical,
+            .method = eigen ? InverseMethod::eigen : InverseMethod::cholesky,
             .shared_positions = reduces ? SharedPositions::reduce : SharedPositions::expand,
             .factor_interval = factors,
             .inverse_interval = inverses,
@@ -87,7 +87,7 @@ AloneEnd run(const AloneProgram& drawn, comm::Communicator* c, const std::string
     program.net->freeze({batch.is_frozen, false});
     program.set_rate(batch.rate);
     program.optimizer.zero_grad();
-    const torch::Tensor output = program.net(batch);
+    const torch::Tensor output = program.net->forward(batch);
     program.pre->loss_of(output);
     if (drawn.sampled)
       program.pre->sample_fisher(output, LossKind::squared_error,

@@ -181,7 +181,7 @@ torch::Tensor loss_of(Model& net, const Data& data) {
   return loss_of_output(net->forward(data.inputs), data.targets);
 }
 inline torch::Tensor loss_of(BranchNet& net, const BranchBatch& batch) {
-  return loss_of_output(net(batch), batch.targets);
+  return loss_of_output(net->forward(batch), batch.targets);
 }
 
 /// Those that have to be said.

@@ -70,13 +70,16 @@ std::vector<std::string> strategies_and_dp(const std::string& exchange) {
   return all;
 }
 
+/// Batches in front of all kinds of steps, and in front of those that update factors.
+const std::set<std::int64_t> kInterrupted = {0, 2, 4, 5, 8}, kBeforeFactors = {0, 3, 4, 7};
+
 /// Some batches of a run count, the others are taken by `interrupt`; the weights are those of a run
 /// without them.
 void expect_no_trace(int ranks, const std::function<void(Batches&, std::int64_t)>& interrupt,
                      const std::vector<std::string>& all = strategies_and_dp("ddp+"),
                      const KfacOptions& options = kfac_options(),
-                     torch::Dtype type = torch::kDouble) {
-  const std::set<std::int64_t> interrupted = {0, 2, 4, 5, 8};  // all kinds of steps
+                     torch::Dtype type = torch::kDouble,
+                     const std::set<std::int64_t>& interrupted = kInterrupted) {
   const double bound = ranks == kAlone ? 0 : type == torch::kDouble ? 1e-12 : 1e-5;
   for (const std::string& strategy : ranks == kAlone ? std::vector<std::string>(1) : all)
     run_on_batches(ranks, [&](Communicator* c) {
@@ -165,23 +168,24 @@ TEST_P(CurvatureInterrupted, UnderDearABatchThatIsNotFiniteIsSkipped) {
   expect_no_trace(
       GetParam(), skip_one_that_is_not_finite<kNotANumber>,
       {"dear+" + without_clip("d"), "dear+" + without_clip("mpd"), "dear+" + without_clip("spd")},
-      without_clip());
+      without_clip(), torch::kDouble, kBeforeFactors);
 }
 
 /// A weight is multiplied by in another way than its layer does: what is thrown about one batch is
 /// said of it alone, and the next takes its place.
 TEST_P(CurvatureDisturbed, ABatchThatIsNotUnderstoodIsRefusedByAll) {
-  expect_no_trace(GetParam(), [](Batches& program, std::int64_t batch) {
+  const auto refused = [](Batches& program, std::int64_t batch) {
     program.optimizer.zero_grad();
     torch::Tensor loss = loss_of(program.net, program.mine(batch));
-    if (program.is_hit())
-      loss = loss +
-             torch::matmul(program.net->head->weight, torch::ones({8, 1}, torch::kDouble)).sum();
+    const torch::Tensor& weight = program.net->head->weight;
+    if (program.is_hit()) loss = loss + torch::matmul(weight, torch::ones_like(weight).t()).sum();
     loss.backward();
     EXPECT_THROW(program.parallel ? static_cast<void>(program.parallel->finish())
                                   : static_cast<void>(program.pre->step()),
                  UsageError);
-  });
+  };
+  expect_no_trace(GetParam(), refused, strategies_and_dp("ddp+"), kfac_options(), torch::kDouble,
+                  kBeforeFactors);
 }
 
 TEST_P(CurvatureInterrupted, ACompressedStepThatIsNotFiniteIsSkippedByAll) {

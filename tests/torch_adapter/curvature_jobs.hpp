@@ -55,6 +55,19 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
+/// An embedding and a norm layer: factors that are no matrices.
+struct TokenNetImpl : torch::nn::Module {
+  torch::nn::Embedding words = register_module("words", torch::nn::Embedding(11, 6));
+  torch::nn::LayerNorm norm =
+      register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({6})));
+  torch::nn::Linear head = register_module("head", torch::nn::Linear(6, 4));
+  TokenNetImpl() { set_weights(*this); }
+  torch::Tensor forward(const torch::Tensor& x) {
+    return head(torch::tanh(norm(words(x)))).mean(1);
+  }
+};
+TORCH_MODULE(TokenNet);
+
 /// What a rank computes in a step of a BranchNet.
 struct BranchBatch {
   torch::Tensor images, words, targets;  // [samples, 1, 5, 5], [samples, positions], [samples, 4]
@@ -89,11 +102,6 @@ struct BranchNetImpl : torch::nn::Module {
       for (int use = 0; use < x.uses[b]; ++use) h = torch::tanh(branches[b](h));
     const torch::Tensor seen = torch::tanh(conv(x.images)).flatten(2).mean(2);
     return head(torch::cat({h.mean(1), seen}, 1));
-  }
-  /// Of five words a sample, which are its image, too.
-  torch::Tensor forward(const torch::Tensor& five) {
-    return forward(BranchBatch{
-        five.repeat({1, 5}).to(torch::kDouble).view({-1, 1, 5, 5}) / 11, five, {}, {1, 1}});
   }
   void freeze(const std::array<bool, 2>& frozen) {
     for (std::size_t b = 0; b < branches.size(); ++b)

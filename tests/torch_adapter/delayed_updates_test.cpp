@@ -489,11 +489,12 @@ TEST_P(NothingBeside, AStepSendsAndConvertsWhatItsPlanNames) {
         for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
           const doc::Task& t = graph.tasks[i];
           if (!index.has[i]) continue;
-          const std::string title = title_of(plan, graph, t);
-          if (t.origin == doc::Origin::executed || t.kind == doc::TaskKind::precondition)
-            executed.insert(title);
+          using enum doc::TaskKind;
+          if (t.origin == doc::Origin::executed || t.kind == factor || t.kind == precondition)
+            executed.insert(event_name_of(plan, graph, t));
           if (is_communication(t.kind))
-            named.push_back(fmt::format("step {}: {}: {} bytes", step, title, t.bytes));
+            named.push_back(
+                fmt::format("step {}: {}: {} bytes", step, title_of(plan, graph, t), t.bytes));
         }
         std::vector<std::string> submitted = communicator.take();
         // Agreeing on another plan comes behind the step's own collectives and belongs to no step.
@@ -502,7 +503,7 @@ TEST_P(NothingBeside, AStepSendsAndConvertsWhatItsPlanNames) {
         EXPECT_EQ(recorded(recorder.timeline(), step), executed) << strategy << ", step " << step;
       }
       EXPECT_EQ(weighted, 2) << strategy;
-      EXPECT_TRUE(parallel.plan_is_final()) << strategy;
+      EXPECT_TRUE(pre || parallel.plan_is_final()) << strategy;  // K-FAC's is measured for longer
     }
   });
 }

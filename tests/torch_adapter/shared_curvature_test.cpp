@@ -92,7 +92,7 @@ TEST_P(SharedCurvature, EveryStrategyTakesTheStepsOfOneRankWithAllSamples) {
                               {.job = {.uneven = true}, .codes = kBothCodes},
                               {.job = uneven_eigen, .codes = kBothCodes},
                               {.job = reduced, .codes = kBothCodes}});
-  expect_weights_of_one_rank<BranchNet>(
+  expect_weights_of_one_rank<TokenNet>(
       GetParam(),
       {{exchanges, strategies(), {.uneven = true, .measured_steps = 2}, kBothCodes},
        {.job = eigen, .codes = kBothCodes}},
@@ -119,11 +119,11 @@ TEST_P(SharedCurvature, UnderDearTakesTheStepsOfOneRank) {
           {{{"dear+", "dear(layers=1)+", "dear(bucket=64B)+"},
             {without_clip("d"), without_clip("mpd"), without_clip("spd")},
             {.options = without_clip(method), .uneven = in_one_call, .in_one_call = in_one_call}}});
-  expect_weights_of_one_rank<BranchNet>(GetParam(),
-                                        {{{"dear(bucket=64B)+"},
-                                          {"kfac(spd, clip=off, factors=2, inverses=4)"},
-                                          {.options = without_clip(), .in_one_call = true}}},
-                                        Data::of_tokens());
+  expect_weights_of_one_rank<TokenNet>(GetParam(),
+                                       {{{"dear(bucket=64B)+"},
+                                         {"kfac(spd, clip=off, factors=2, inverses=4)"},
+                                         {.options = without_clip(), .in_one_call = true}}},
+                                       Data::of_tokens());
   KfacOptions no_clip = kfac_options();
   no_clip.kl_clip = 0;
   expect_weights_of_one_rank(GetParam(), {{{"dear+"},

@@ -123,6 +123,19 @@ class TwoPhase {
   std::vector<float> room_;
 };
 
+template <class Ops>
+class DenseCodec;  // method/sign_codecs.hpp
+
+/// What the two-phase exchange of a tensor needs of a back end. `making_of`: of a chunk's shape.
+template <class Ops, class MakingOf>
+TwoPhase::Making two_phase_making(MakingOf making_of) {
+  return {[=](const Shape& shape) { return std::make_unique<DenseCodec<Ops>>(making_of(shape)); },
+          [=](std::int64_t elements) {
+            return std::make_unique<typename Ops::KeptValues>(
+                Ops::kept_zeros(making_of({elements, 1}), elements));
+          }};
+}
+
 /// The compressor's codec. Throws UsageError if it makes none.
 std::unique_ptr<Codec> made_codec(const Compressor& compressor, const Shape& shape);
 

@@ -108,7 +108,7 @@ void add_residual(const Input& input, std::size_t first, std::size_t count) {
   in_steps<kLanes>(count, add, input.gradient.data() + first, input.residual.data() + first);
 }
 
-/// Elements [0, n) of arrays, of which element 0 has index `first`.
+/// Elements [0, n) of arrays. Element 0 has index `first`.
 template <class... T>
 void select_from(std::size_t n, std::uint32_t least, std::size_t first, Selection& out,
                  T*... arrays) {

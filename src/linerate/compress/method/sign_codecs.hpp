@@ -3,14 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "linerate/compress/factors.hpp"
 #include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/method/settings.hpp"
-#include "linerate/compress/two_phase.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::compress {
@@ -140,16 +138,6 @@ class DenseCodec final : public Ops::Codec {
     this->note_damage(Ops::average_values(tensors, "dense"));
   }
 };
-
-/// What the two-phase exchange of a tensor needs of a back end. `making_of`: of a chunk's shape.
-template <class Ops, class MakingOf>
-TwoPhase::Making two_phase_making(MakingOf making_of) {
-  return {[=](const Shape& shape) { return std::make_unique<DenseCodec<Ops>>(making_of(shape)); },
-          [=](std::int64_t elements) {
-            return std::make_unique<typename Ops::KeptValues>(
-                Ops::kept_zeros(making_of({elements, 1}), elements));
-          }};
-}
 
 // The codecs that send a matrix as a product of two thin ones, over either back end. The back end
 // multiplies factors and makes them orthonormal. The formulas are at the heads of powersgd.cpp and

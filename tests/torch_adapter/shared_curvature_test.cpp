@@ -157,6 +157,27 @@ TEST_P(SharedCurvature, UnderEveryCompressorRanksEndAtTheSameWeights) {
     });
 }
 
+/// finish() has waited for all gradients: the step is skipped as behind other exchanges.
+TEST_P(SharedCurvature, UnderDearABatchThatIsNotFiniteIsSkipped) {
+  const Data data = Data::whole();
+  for (const std::string kfac : {"d", "mpd", "spd"}) {
+    const CurvatureJob job{.strategy = "dear+" + without_clip(kfac), .options = without_clip()};
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      const auto weights = [&](bool interrupted) {
+        Program<> program(&c, job);
+        for (int step = 0; step < kSteps; ++step) {
+          if (interrupted && step % 2 == 0) {
+            EXPECT_TRUE(program.step(data.of(c), c.rank() == 1 ? std::nan("") : 1).skipped);
+          }
+          EXPECT_FALSE(program.step(data.of(c)).skipped);
+        }
+        return program.weights();
+      };
+      EXPECT_LT(largest_difference(weights(true), weights(false)), 1e-12) << job.strategy;
+    });
+  }
+}
+
 /// Owners, messages and their order follow what steps measure; averages and inverses follow them.
 TEST_P(SharedCurvature, PlansAgainWithoutChangingTheNumbers) {
   const Data data = Data::whole();

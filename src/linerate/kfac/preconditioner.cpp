@@ -357,7 +357,6 @@ KfacStep Preconditioner::write() {
 
 void Preconditioner::await_gradients() {
   invert_diagonals(all_blocks());
-  before_.clear();
   phase_ = Phase::arriving;
 }
 

@@ -39,9 +39,9 @@ struct Widen {
 /// Gradients times `share`, in 16 bits.
 template <class Kind>
 struct Scale {
-  float share;
+  Floats share;
   HWY_INLINE void operator()(const float* gradient, std::uint16_t* out) const {
-    Kind::narrow(kFloats, hn::Mul(hn::LoadU(kFloats, gradient), hn::Set(kFloats, share)), out);
+    Kind::narrow(kFloats, hn::Mul(hn::LoadU(kFloats, gradient), share), out);
   }
 };
 
@@ -49,19 +49,24 @@ struct Scale {
 /// residual has the rounding too. Example in f16 with 4 ranks: v = 1.0002 is sent as 0.25, which
 /// stands for 1, and .0002 stays.
 template <class Kind>
-struct ScaleAndKeep {
-  HalfScale scale;
-  float* largest;  // [kLanes]
-
-  HWY_INLINE void operator()(const float* gradient, float* residual, std::uint16_t* out) const {
-    const auto top = hn::Set(kFloats, scale.limit);
+class ScaleAndKeep {
+ public:
+  explicit ScaleAndKeep(const HalfScale& scale)
+      : limit_(hn::Set(kFloats, scale.limit)),
+        share_(hn::Set(kFloats, scale.share)),
+        back_(hn::Set(kFloats, scale.back)) {}
+  HWY_INLINE void operator()(const float* gradient, float* residual, std::uint16_t* out) {
     const auto v = hn::Add(hn::LoadU(kFloats, gradient), hn::LoadU(kFloats, residual));
-    const auto cut = hn::Max(hn::Neg(top), hn::Min(top, v));
-    Kind::narrow(kFloats, hn::Mul(cut, hn::Set(kFloats, scale.share)), out);
-    const auto sent = hn::Mul(Kind::widen(kFloats, out), hn::Set(kFloats, scale.back));
+    const auto cut = hn::Max(hn::Neg(limit_), hn::Min(limit_, v));
+    Kind::narrow(kFloats, hn::Mul(cut, share_), out);
+    const auto sent = hn::Mul(Kind::widen(kFloats, out), back_);
     hn::StoreU(hn::Sub(v, sent), kFloats, residual);
-    hn::StoreU(hn::Max(hn::LoadU(kFloats, largest), hn::Abs(v)), kFloats, largest);
+    largest_ = hn::Max(largest_, hn::Abs(v));
   }
+  HWY_INLINE float largest() const { return hn::GetLane(hn::MaxOfLanes(kFloats, largest_)); }
+
+ private:
+  Floats limit_, share_, back_, largest_ = hn::Zero(kFloats);
 };
 
 void cast_all(const void* in, DType from, void* out, DType to, std::size_t n) {
@@ -75,21 +80,22 @@ void cast_all(const void* in, DType from, void* out, DType to, std::size_t n) {
 }
 
 void narrow_scaled(std::span<const float> gradient, float share, DType half, std::byte* out) {
-  auto* const to = reinterpret_cast<std::uint16_t*>(out);
-  half == DType::bf16 ? in_steps<kLanes>(gradient.size(), Scale<Brain>{share}, gradient.data(), to)
-                      : in_steps<kLanes>(gradient.size(), Scale<Half>{share}, gradient.data(), to);
+  const auto work = [&](auto scale) HWY_ATTR {
+    in_steps<kLanes>(gradient.size(), scale, gradient.data(),
+                     reinterpret_cast<std::uint16_t*>(out));
+  };
+  const Floats all = hn::Set(kFloats, share);
+  half == DType::bf16 ? work(Scale<Brain>{all}) : work(Scale<Half>{all});
 }
 
 float narrow_and_keep(std::span<const float> gradient, std::span<float> residual,
                       const HalfScale& scale, DType half, std::byte* out) {
-  std::array<float, kLanes> largest{};
-  const auto work = [&](auto with) HWY_ATTR {
-    in_steps<kLanes>(gradient.size(), with, gradient.data(), residual.data(),
+  const auto work = [&](auto keep) HWY_ATTR {
+    in_steps<kLanes>(gradient.size(), keep, gradient.data(), residual.data(),
                      reinterpret_cast<std::uint16_t*>(out));
+    return keep.largest();
   };
-  half == DType::bf16 ? work(ScaleAndKeep<Brain>{scale, largest.data()})
-                      : work(ScaleAndKeep<Half>{scale, largest.data()});
-  return *std::max_element(largest.begin(), largest.end());
+  return half == DType::bf16 ? work(ScaleAndKeep<Brain>(scale)) : work(ScaleAndKeep<Half>(scale));
 }
 
 constexpr hn::Rebind<std::uint8_t, decltype(kFloats)> kBytes;

@@ -136,7 +136,7 @@ class Prices {
       : model_(model),
         ranks_(ranks),
         bound_(bound),
-        start_delay_s_(model.cluster().start_delay_s * noise_times()) {}
+        start_delay_s_(bound == Bound::low ? 0 : model.cluster().start_delay_s * noise_times()) {}
 
   /// A collective joins all ranks; what its task says comes on top of what the cost model does.
   double seconds(const doc::Task& task) {
@@ -155,7 +155,8 @@ class Prices {
   BroadcastTime broadcast_of_part(const doc::Task& task, int ranks);
 
   /// The time from the end of a task's predecessors until an idle resource can start it
-  /// (doc::Cluster::start_delay_s); `ranks`: of the part that it joins.
+  /// (doc::Cluster::start_delay_s); `ranks`: of the part that it joins. None at the low bound,
+  /// because threads that slept for less time wake sooner than those of the probe.
   double start_delay_s(const doc::Task& task, int ranks) const {
     return ranks > 1 && doc::is_communication(task.kind) ? start_delay_s_ : 0;
   }
@@ -163,7 +164,7 @@ class Prices {
 
   const cost::CostModel& model() const { return model_; }
   /// The Cluster's contention. At a bound, the time that it costs is lower or higher by
-  /// noise_times(), and so is start_delay_s().
+  /// noise_times().
   doc::Contention contention() const;
   /// True when every collective priced so far carries a measured error: one of unknown error makes
   /// the whole unknown.

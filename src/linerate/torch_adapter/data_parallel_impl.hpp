@@ -6,6 +6,8 @@
 // is made anew if the model changes.
 #pragma once
 
+#include <torch/optim/optimizer.h>
+
 #include <atomic>
 #include <memory>
 #include <mutex>

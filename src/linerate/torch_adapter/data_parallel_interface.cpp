@@ -8,7 +8,6 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
-#include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <cmath>

@@ -17,7 +17,6 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <set>

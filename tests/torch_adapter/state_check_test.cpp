@@ -195,6 +195,15 @@ static_assert(!HasTensorBuffer<at::Tensor>);  // a temporary is gone before the 
 
 // Element types keep their size: what a payload's bytes are computed with is what its memory has.
 
+TEST(ElementType, EachIsTheOneOfThatName) {
+  const std::vector<std::pair<DType, c10::ScalarType>> pairs = {
+      {DType::f32, at::kFloat},     {DType::f64, at::kDouble}, {DType::f16, at::kHalf},
+      {DType::bf16, at::kBFloat16}, {DType::i32, at::kInt},    {DType::i64, at::kLong},
+      {DType::u8, at::kByte}};
+  EXPECT_EQ(pairs.size(), kDTypeNames.size());
+  for (const auto& [ours, theirs] : pairs) EXPECT_EQ(scalar_type(ours), theirs) << name_of(ours);
+}
+
 TEST(ElementType, EveryOneHasTheSameSizeInLibTorchAndComesBack) {
   for (const std::string_view name : kDTypeNames) {
     const DType type = parse_dtype(name);

@@ -18,8 +18,8 @@
 namespace linerate::cli {
 namespace {
 
-/// With what `more` says of each below it, if that is anything. Names have the width of the
-/// longest.
+/// Prints the lines of these registries in one column. What `more` says of a line follows it, if
+/// that is anything.
 template <typename More, typename... Maker>
 void print_lines(More more, const Registry<Maker>&... registries) {
   std::size_t width = 0;

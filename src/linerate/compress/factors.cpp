@@ -31,10 +31,10 @@ bool orthonormalise_one(std::span<double> vectors, std::size_t n, std::size_t j,
   return is_there;
 }
 
-template <class OnVanished>
 /// Vector by vector, from the first. Example: (1, 0, 0), (1, 1, 0) and (2, 1, 0). The first stays.
 /// The second becomes (0, 1, 0). The third is 2 times the first plus 1 times the second, so nothing
 /// is left of it, and on_vanished() is called for number 2.
+template <class OnVanished>
 void orthonormalise_all(std::span<float> factor, std::size_t rank, OnVanished on_vanished) {
   std::vector<double> vectors(factor.begin(), factor.end());
   const double least = kVanished * std::sqrt(dot(vectors, vectors));

@@ -238,9 +238,9 @@ struct PatchAxis {
   }
 };
 
-template <typename T>
 /// Example: 5 inputs, a padding of 1, stride 2, and tap 0. Its outputs 0, 1 and 2 see the inputs
 /// -1, 1 and 3. So low is 1 and high is 3, and the line is 0, x[1], x[3].
+template <typename T>
 void fill_line(const T* input, const PatchAxis& x, T* line) {
   const std::int64_t low = std::min(x.low(), x.high()), high = std::max(x.high(), low);
   std::fill(line, line + low, T(0));

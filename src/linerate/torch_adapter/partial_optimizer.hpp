@@ -146,8 +146,8 @@ class DelayedUpdates {
   std::pair<std::vector<HeldSpan>, std::vector<Span>> take_held();
 
  private:
-  void update(std::size_t bucket);
-  std::vector<std::size_t> to_update_with(std::size_t bucket) const;
+  void update(std::size_t asked);
+  std::vector<std::size_t> to_update_with(std::size_t asked) const;
   /// For the recorder.
   std::int64_t moment() const;
 

@@ -19,7 +19,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 #include <type_traits>
 
 #include "linerate/compress/method/formats.hpp"
@@ -37,6 +36,12 @@ at::Tensor zeros(std::int64_t elements, DType dtype, c10::Device device) {
 
 c10::Device device_of(const std::vector<const Parameter*>& parameters) {
   return parameters.front()->tensor.device();
+}
+
+double largest_magnitude(const at::Tensor& values) {
+  if (values.numel() == 0) return 0;
+  const auto [least, most] = at::aminmax(values);
+  return std::max(-least.item<double>(), most.item<double>());
 }
 
 }  // namespace
@@ -220,10 +225,7 @@ void PayloadMemory::encode(std::int32_t bucket, std::optional<int> ranks, bool m
   at::Tensor& encoded = encoded_values(bucket);
   if (ranks && encoded.scalar_type() == at::kHalf) {
     const double limit = compress::half_limit(DType::f16, *ranks) / static_cast<double>(*ranks);
-    const auto is_beyond = [&](const std::tuple<at::Tensor, at::Tensor>& of) {
-      return std::max(-std::get<0>(of).item<double>(), std::get<1>(of).item<double>()) > limit;
-    };
-    if (!may_read || (values.numel() > 0 && is_beyond(at::aminmax(values))))
+    if (!may_read || largest_magnitude(values) > limit)
       values.copy_(at::where(at::isfinite(values), values.clamp(-limit, limit), values));
   }
   encoded.copy_(values);

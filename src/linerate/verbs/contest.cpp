@@ -33,17 +33,30 @@ namespace {
 constexpr const char* kBucket = "bucket";
 constexpr const char* kWire = "wire";
 
-/// What a rank measures, step by step and over all rounds. Times in seconds.
-constexpr std::array kMeasured = {&doc::TimedRun::encode_s, &doc::TimedRun::decode_s,
-                                  &doc::TimedRun::communication_s, &doc::TimedRun::exposed_s,
-                                  &doc::TimedRun::sent_bytes};
+/// A figure of a run, and its values in a round: one a step, or one alone. Times are in seconds.
+struct Measured {
+  double doc::TimedRun::*of_run;
+  compare::Column (*of_round)(compare::StepTable& table, const Round& round);
+};
+using Table = compare::StepTable;
+constexpr std::array kMeasured = {
+    Measured{&doc::TimedRun::encode_s,
+             [](Table& t, const Round&) { return t.kinds[doc::TaskKind::encode]; }},
+    Measured{&doc::TimedRun::decode_s,
+             [](Table& t, const Round&) { return t.kinds[doc::TaskKind::decode]; }},
+    Measured{&doc::TimedRun::communication_s,
+             [](Table& t, const Round&) { return t.communication_s; }},
+    Measured{&doc::TimedRun::exposed_s, [](Table& t, const Round&) { return t.exposed_s; }},
+    Measured{&doc::TimedRun::sent_bytes,
+             [](Table&, const Round& round) { return compare::Column{round.sent_bytes}; }},
+};
 
 // A strategy in the contest: its results so far, how to run a round of it, and what its rounds
 // measured.
 struct Entry {
   doc::TimedRun run;
   RunRound run_round;
-  std::array<std::vector<double>, kMeasured.size()> columns;  // of kMeasured
+  std::array<compare::Column, kMeasured.size()> columns;  // of kMeasured
 };
 
 doc::Strategy with_option(doc::Strategy s, const char* key, const std::string& value) {
@@ -57,12 +70,14 @@ doc::Strategy with_option(doc::Strategy s, const char* key, const std::string& v
 std::vector<std::string> to_try(const doc::Strategy& base, std::int64_t gradient_bytes) {
   std::vector<std::string> all = {doc::to_text(base)};
   if (base.exchange.find(kBucket)) return all;
-  for (const std::string& size : compare::bucket_ladder(gradient_bytes)) try {
+  for (const std::string& size : compare::bucket_ladder(gradient_bytes)) {
+    try {
       const doc::Strategy s = with_option(base, kBucket, size);
       static_cast<void>(plan::traits_of(s));
       all.push_back(doc::to_text(s));
     } catch (const UsageError&) {  // sizes are not an option of every exchange
     }
+  }
   return all;
 }
 
@@ -80,11 +95,9 @@ void describe_compressor(doc::TimedRun& run) {
 void add_round(Entry& entry, const Round& round) {
   compare::StepTable table = compare::tabulate(round.timeline, 0);
   entry.run.round_step_s.push_back(median(table.step_s));
-  const std::array columns = {table.kinds[doc::TaskKind::encode],
-                              table.kinds[doc::TaskKind::decode], table.communication_s,
-                              table.exposed_s, compare::Column{round.sent_bytes}};
-  for (std::size_t c = 0; c < columns.size(); ++c)
-    for (const double value : columns[c]) entry.columns[c].push_back(std::isnan(value) ? 0 : value);
+  for (std::size_t c = 0; c < kMeasured.size(); ++c)
+    for (const double value : kMeasured[c].of_round(table, round))
+      entry.columns[c].push_back(std::isnan(value) ? 0 : value);
 }
 
 struct Contest {
@@ -149,7 +162,7 @@ struct Contest {
     for (Entry& entry : all) {
       if (communicator.rank() == 0)  // medians over all steps of all rounds
         for (std::size_t c = 0; c < kMeasured.size(); ++c)
-          entry.run.*kMeasured[c] = entry.columns[c].empty() ? 0 : median(entry.columns[c]);
+          entry.run.*kMeasured[c].of_run = entry.columns[c].empty() ? 0 : median(entry.columns[c]);
       evaluation.setups.front().timed.push_back(std::move(entry.run));
     }
     const std::string text =

@@ -120,10 +120,9 @@ std::vector<StepParts> parts_of_steps(const doc::Timeline& timeline) {
 
 }  // namespace
 
-SpanSet cut_out(const torch_adapter::StepReport& report, bool held) {
+SpanSet without_layers(const torch_adapter::StepReport& report) {
   std::vector<Span> all;
-  if (held)
-    for (const auto& s : report.held) all.push_back({s.start_ns, s.end_ns});
+  for (const auto& s : report.held) all.push_back({s.start_ns, s.end_ns});
   for (const auto& s : report.factors) all.push_back({s.start_ns, s.end_ns});
   return union_of(std::move(all));
 }
@@ -271,7 +270,8 @@ void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
           known ? layer_sets_[layer] : -1, span.start_ns, span.end_ns);
     }
   };
-  add_layers(doc::TaskKind::forward, without(spans.forward, cut_out(probe.report, true)));
+  const SpanSet others = without_layers(probe.report);
+  add_layers(doc::TaskKind::forward, without(spans.forward, others));
   // One event a layer, until the last of its gradients that are ready in a row: the layers of a
   // predicted Timeline.
   std::vector<LayerSpan> backward;
@@ -281,7 +281,7 @@ void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
     before = ready_ns;
   }
   backward.push_back({-1, before, probe.exchange_ns});
-  add_layers(doc::TaskKind::backward, without(backward, cut_out(probe.report, false)));
+  add_layers(doc::TaskKind::backward, without(backward, others));
 }
 
 // Appends one step of this rank as numbers, which travel to all ranks: see Column. All rows are one

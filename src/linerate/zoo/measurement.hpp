@@ -33,9 +33,9 @@ struct StepProbe {
   torch_adapter::StepReport report = {};  // of a step with an exchange
 };
 
-/// Stretches of a step in which a hook computed a factor, and, with `held`, in which an operator
-/// waited for its weight: no computation of a layer.
-SpanSet cut_out(const torch_adapter::StepReport& report, bool held);
+/// The stretches of a step in which no layer computed, because an operator waited for its weight or
+/// a hook computed a factor.
+SpanSet without_layers(const torch_adapter::StepReport& report);
 
 /// Medians of a step (with its interval) and of its parts. The step is at least the sum of its
 /// parts, and the tail is the rest of it.

@@ -55,7 +55,7 @@ struct TimedTraining::Impl {
     recorder.add_step(next, probe.start_ns, probe.end_ns, probe.report.variant);
     // A pass may lie in several spans, because stretches are cut out of it.
     const auto add_pass = [&](doc::TaskKind kind, const Span& pass) {
-      for (const Span& span : difference_of({pass}, cut_out(probe.report, true)))
+      for (const Span& span : difference_of({pass}, without_layers(probe.report)))
         recorder.add({.kind = kind,
                       .resource = doc::Resource::compute,
                       .start_ns = span.start_ns,

@@ -39,10 +39,10 @@ HWY_INLINE Floats round(Floats t, [[maybe_unused]] RoundingBits& bits) {
   }
 }
 
-template <bool is_signed, bool stochastic>
 /// Turns values into codes. The distance from the base and its product with 1 / unit are in f64. In
 /// f32 the distance from -3e38 to 3e38 would be infinite. The level is cut at `top` before and
 /// after rounding, because a product may be rounded above it.
+template <bool is_signed, bool stochastic>
 class ToCodes {
  public:
   ToCodes(int top, const Rounding& rounding)
@@ -96,8 +96,8 @@ void to_codes(std::span<const float> v, const Grids& grids, const Rounding& roun
   chosen(v, grids, rounding, codes);
 }
 
-template <bool is_signed, bool adds>
 /// Adds or subtracts the points of codes, base + code * unit, in f64 and rounded once.
+template <bool is_signed, bool adds>
 class FromCodes {
  public:
   explicit FromCodes(const Grid& grid) : base_(wide(grid.base)), unit_(wide(grid.unit)) {}

@@ -151,9 +151,9 @@ std::size_t add_rows(D d, const std::array<const float*, kRowsAtOnce>& rows,
   return c;
 }
 
-template <std::size_t kRanks>
 /// Four rows at a time. In place of rows after the last, any row times zero is added, so that one
 /// loop serves all.
+template <std::size_t kRanks>
 void left_product_strip(const float* m, std::size_t rows, std::size_t row_stride,
                         std::size_t columns, const float* p, std::size_t p_stride, float* sums) {
   for (std::size_t i = 0; i < rows; i += kRowsAtOnce) {

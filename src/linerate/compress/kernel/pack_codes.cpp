@@ -44,9 +44,9 @@ void pack(const std::int8_t* codes, std::size_t n, std::byte* out) {
   std::memcpy(out, &word, ((n - i) * bits + 7) / 8);
 }
 
-template <int bits, bool is_signed>
 /// The code at `place` of a byte. It is shifted to the top, then back down. An arithmetic shift
 /// fills it up with its own sign.
+template <int bits, bool is_signed>
 std::int8_t code_of(std::byte in, int place) {
   const auto top =
       static_cast<std::uint8_t>(std::to_integer<unsigned>(in) << (8 - bits - bits * place));

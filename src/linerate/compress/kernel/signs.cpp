@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kVectorsOf16 = 16 / kLanes;
 
-template <LevelRule rule>
 /// The sums that levels need, of the kind that is asked for. The others are not computed.
+template <LevelRule rule>
 class Sums {
  public:
   HWY_INLINE void add(std::size_t at, Floats v) {

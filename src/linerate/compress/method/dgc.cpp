@@ -138,7 +138,7 @@ std::unique_ptr<const Compressor> make_dgc(doc::OptionReader& options) {
 void HostOps::accumulate(const Sending& tensors, const std::vector<KeptValues*>& kept_u,
                          const std::vector<KeptValues*>& kept_r, const DgcSettings& settings) {
   const float m = static_cast<float>(settings.momentum);
-  const bool nesterov = settings.nesterov;  // two loops for the compiler
+  const bool nesterov = settings.nesterov;  // the compiler makes a loop for each
   for (std::size_t t = 0; t < kept_u.size(); ++t) {
     const Input& input = tensors.items[t].input;
     const float scale = clip_scale(input, settings.clip);

@@ -25,7 +25,7 @@ inline constexpr std::uint32_t kAllValues = 0xffffffff;
 /// were selected, so tau grows by 4 %.
 inline constexpr double kTauFollows = 0.1;
 /// The most entries with which threshold's payload is smaller than the dense tensor with its flag.
-constexpr std::int64_t threshold_most_entries(double, std::int64_t elements) {
+constexpr std::int64_t threshold_most_entries(double /*density*/, std::int64_t elements) {
   return elements > 0 ? (elements - 1) / 2 : 0;
 }
 

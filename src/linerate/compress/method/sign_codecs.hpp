@@ -143,9 +143,9 @@ class DenseCodec final : public Ops::Codec {
 // multiplies factors and makes them orthonormal. The formulas are at the heads of powersgd.cpp and
 // acpsgd.cpp.
 
-template <class Ops>
 /// Round 0 sends P of the last step's Q. Round 1 sends Q of the orthonormal P. The sum of P is not
 /// divided by the ranks, because only its directions matter.
+template <class Ops>
 class PowerSgdCodec final : public Ops::Codec {
  public:
   PowerSgdCodec(const typename Ops::Making& making, std::int64_t rank)
@@ -184,9 +184,9 @@ class PowerSgdCodec final : public Ops::Codec {
   typename Ops::LowRank factors_;  // of the step at hand
 };
 
-template <class Ops>
 /// Each step sends one factor, of the other one made orthonormal. Both sent factors are kept for
 /// the next step, as means over ranks.
+template <class Ops>
 class AcpSgdCodec final : public Ops::Codec {
  public:
   /// `left`: the phase that sends P; the next one sends Q.

@@ -21,7 +21,6 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/lerp.h>
 #include <ATen/ops/minimum.h>
-#include <ATen/ops/pow.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -29,6 +28,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -42,8 +42,10 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// The most times that an inverse's damping is multiplied by 10.
-constexpr double kMostTenfold = 3;
+/// A factor's damping goes with the root of lambda. So a lambda of 100 times as much is 10 times
+/// the damping, and 1000 times are the most.
+constexpr double kMoreLambda = 100, kMostLambda = 1e6;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// The most elements of matrices that are inverted together.
 constexpr std::int64_t kTogether = std::int64_t{1} << 24;
 
@@ -55,7 +57,7 @@ template <typename List, typename Get>
 at::Tensor stacked(const List& list, Get&& get) {
   Tensors all;
   for (const auto& one : list) all.push_back(get(one));
-  return at::stack(all);
+  return torch_adapter::stacked(all);
 }
 
 /// Sets of places that are computed together: places with the same key, up to so many elements. On
@@ -81,6 +83,7 @@ class Sets {
 /// The parts of `all`, which has a row for each group of these factors, one after the other.
 Tensors parts_of(const at::Tensor& all, std::span<const CurvatureBlock::Factor> factors,
                  const Places& set) {
+  if (set.size() == 1) return {all};
   std::vector<std::int64_t> groups;
   for (const std::size_t k : set) groups.push_back(factors[k].block->shape().groups);
   return all.split_with_sizes(groups);
@@ -178,8 +181,12 @@ void CurvatureBlock::pack_batches(std::span<const Packed> sums) {
   pack_triangles(full, triangles);
   if (!others.empty()) at::_foreach_copy_(others, from);
   if (!unused.empty()) at::_foreach_zero_(unused);
-  at::_foreach_zero_(counts);
-  at::_foreach_add_(counts, numbers);
+  if (runs_on_host(counts.front())) {  // where foreach with numbers takes six operators for each
+    for (std::size_t k = 0; k < counts.size(); ++k) counts[k].fill_(numbers[k]);
+  } else {
+    at::_foreach_zero_(counts);
+    at::_foreach_add_(counts, numbers);
+  }
   for (const auto& [count, more] : counted_there) count.add_(more);
 }
 
@@ -193,8 +200,8 @@ at::Tensor CurvatureBlock::packed_batch(FactorSide side) {
 at::Tensor CurvatureBlock::batch_factor(FactorSide side) {
   const at::Tensor packed = packed_batch(side);
   const std::int64_t elements = packed_elements(side);
-  return at::where(packed[elements].gt(0), packed.narrow(0, 0, elements).div(packed[elements + 1]),
-                   0.0);
+  return at::where(packed[elements].gt(0.0),
+                   packed.narrow(0, 0, elements).div(packed[elements + 1]), 0.0);
 }
 
 void CurvatureBlock::discard_batch() {
@@ -225,10 +232,10 @@ at::Tensor CurvatureBlock::update_averages(std::span<const Packed> sums, double 
       if (each.factor.block == block && each.factor.side != side) other.back() = number(each, 0);
   }
   const at::Tensor divisors = stacked(sums, [&](const Packed& one) { return number(one, 1); });
-  const at::Tensor used = at::minimum(at::stack(own), at::stack(other)).gt(0);
+  const at::Tensor used = at::minimum(stacked(own), stacked(other)).gt(0.0);
   const at::Tensor finite =
-      which_are_finite(values).logical_and(at::isfinite(divisors.reciprocal()));
-  const at::Tensor counts = used.logical_and(finite);
+      which_are_finite(values).bitwise_and(at::isfinite(divisors.reciprocal()));
+  const at::Tensor counts = used.bitwise_and(finite);
   const at::Tensor updates = stacked(sums, [](const Packed& one) {
                                return one.factor.block->of(one.factor.side).known.updates;
                              }).add(counts);
@@ -251,7 +258,7 @@ at::Tensor CurvatureBlock::update_averages(std::span<const Packed> sums, double 
     const at::Tensor next = choice(each_counts[k], factor, before);
     s.average = s.average.defined() ? at::lerp(before, next, weight[k]) : next;
   }
-  return used.logical_and(finite.logical_not());
+  return used.bitwise_and(finite.bitwise_not());
 }
 
 // ---- inverses ----
@@ -274,8 +281,7 @@ std::vector<at::Tensor> CurvatureBlock::mean_eigenvalues(std::span<const Factor>
     Tensors triangles;
     for (const std::size_t k : set) triangles.push_back(packed[k]);
     const std::int64_t d = factors[set.front()].block->dim(factors[set.front()].side);
-    const Tensors each =
-        parts_of(packed_traces(triangles, d).div(static_cast<double>(d)), factors, set);
+    const Tensors each = parts_of(mean_diagonals(triangles, d), factors, set);
     for (std::size_t i = 0; i < set.size(); ++i) means[set[i]] = each[i];
   }
   return means;
@@ -307,7 +313,8 @@ std::vector<at::Tensor> CurvatureBlock::dampings(std::span<const Factor> factors
   const auto partners = means.begin() + std::ssize(factored);
   const at::Tensor ratio =
       joined(Tensors(means.begin(), partners)).div(joined(Tensors(partners, means.end())));
-  const at::Tensor pi = at::where(at::isfinite(ratio).logical_and(ratio.gt(0)), ratio.sqrt(), 1.0);
+  const at::Tensor is_usable = ratio.gt(0.0).bitwise_and(ratio.lt(kInfinity));
+  const at::Tensor pi = at::where(is_usable, ratio.sqrt(), 1.0);
   const Tensors found = parts_of(joined(lambda).sqrt().mul(pi), factors, factored);
   for (std::size_t i = 0; i < factored.size(); ++i) all[factored[i]] = found[i];
   return all;
@@ -382,7 +389,7 @@ at::Tensor CurvatureBlock::have_averages(std::span<const Factor> factors) {
   const auto others = [](const Factor& f) {
     return f.block->of(f.block->partner(f.side)).known.updates;
   };
-  return at::minimum(stacked(factors, updates), stacked(factors, others)).gt(0);
+  return at::minimum(stacked(factors, updates), stacked(factors, others)).gt(0.0);
 }
 
 /// Takes the new inverses of those factors that have one (there: bool [factors]); lambdas: f64
@@ -392,7 +399,7 @@ void CurvatureBlock::take(std::span<const Factor> factors, const std::vector<Inv
   const auto of = [](const Factor& f) -> Curvature& { return f.block->of(f.side).known; };
   const Tensors each = there.unbind();
   const Tensors exist =
-      stacked(factors, [&](const Factor& f) { return of(f).exists; }).logical_or(there).unbind();
+      stacked(factors, [&](const Factor& f) { return of(f).exists; }).bitwise_or(there).unbind();
   const Tensors damping =
       at::where(there, lambdas, stacked(factors, [&](const Factor& f) { return of(f).damping; }))
           .unbind();
@@ -406,7 +413,9 @@ void CurvatureBlock::take(std::span<const Factor> factors, const std::vector<Inv
 }
 
 CurvatureBlock::Inverted CurvatureBlock::invert(std::span<const Factor> factors,
-                                                const at::Tensor& damping, const Timed& timed) {
+                                                const at::Tensor& damping,
+                                                std::span<const at::Tensor> sent,
+                                                const Timed& timed) {
   Sources sources;
   const auto source = [](CurvatureBlock& block, FactorSide side) {
     at::Tensor& average = block.of(side).known.average;
@@ -421,21 +430,26 @@ CurvatureBlock::Inverted CurvatureBlock::invert(std::span<const Factor> factors,
   const at::Tensor known = have_averages(factors);
   const at::Tensor raised =
       stacked(factors, [](const Factor& f) { return f.block->of(f.side).known.raised; });
-  // A factor's damping goes with the root of lambda, so 100 times lambda is 10 times the damping.
-  const at::Tensor lambdas = at::pow(100, raised).mul(damping);
-  const Tried tried = try_inverses(factors, sources, lambdas, timed);
-  const at::Tensor fine = at::stack(tried.succeeded);
-  const Inverted found{known.logical_and(fine), known.logical_and(fine.logical_not())};
+  const at::Tensor lambdas = raised.mul(damping);
+  Tried tried = try_inverses(factors, sources, lambdas, timed);
+  for (std::size_t k = 0; k < sent.size(); ++k) {
+    if (!sent[k].defined()) continue;
+    const auto& [block, side] = factors[k];
+    sent[k].copy_(block->packed_inverse(side, tried.inverses[k]));
+    tried.inverses[k] = block->unpacked_inverse(side, sent[k]);
+  }
+  const at::Tensor fine = stacked(tried.succeeded);
+  const Inverted found{known.bitwise_and(fine), known.bitwise_and(fine.bitwise_not())};
   take(factors, tried.inverses, found.succeeded, lambdas);
+  const at::Tensor less = at::where(found.succeeded, raised.div(kMoreLambda), raised);
   const Tensors next =
-      raised.add(found.failed).sub(found.succeeded.to(at::kDouble)).clamp(0, kMostTenfold).unbind();
+      at::where(found.failed, raised.mul(kMoreLambda), less).clamp(1.0, kMostLambda).unbind();
   for (std::size_t k = 0; k < factors.size(); ++k)
     factors[k].block->of(factors[k].side).known.raised = next[k];
   return found;
 }
 
-at::Tensor CurvatureBlock::packed_inverse(FactorSide side) const {
-  const Inverse& inverse = of(side).known.inverse;
+at::Tensor CurvatureBlock::packed_inverse(FactorSide side, const Inverse& inverse) const {
   if (is_eigen(side)) return at::cat({inverse.matrix.flatten(), inverse.values.flatten()});
   return is_dense(side) ? pack_triangles(inverse.matrix) : inverse.matrix.flatten();
 }
@@ -462,7 +476,7 @@ at::Tensor CurvatureBlock::take_inverses(std::span<const Packed> inverses, const
     found.push_back(factor.block->unpacked_inverse(factor.side, values));
   }
   take(factors, found, there, damping.expand({there.size(0)}));
-  return have_averages(factors).logical_and(there.logical_not());
+  return have_averages(factors).bitwise_and(there.bitwise_not());
 }
 
 // ---- directions ----
@@ -503,7 +517,7 @@ CurvatureBlock::Directions CurvatureBlock::directions(Alike blocks, const at::Te
     return stacked(blocks, [side](const CurvatureBlock* b) { return b->of(side).known.exists; });
   };
   Directions found{first.gradients(blocks), {}, exist(FactorSide::g), {}};
-  if (other != FactorSide::g) found.exist = found.exist.logical_and(exist(other));
+  if (other != FactorSide::g) found.exist = found.exist.bitwise_and(exist(other));
   found.directions =
       tried ? first.precondition(found.gradients, joined_inverses(blocks, FactorSide::a),
                                  joined_inverses(blocks, FactorSide::g), damping)
@@ -577,7 +591,7 @@ void CurvatureBlock::load(FactorSide side, const KfacState::Factor& state) {
   s.inverted = taken(state.inverted);
   s.updates = scalar(static_cast<double>(state.updates));
   s.damping = scalar(state.damping);
-  s.raised = scalar(0);
+  s.raised = scalar(1);
   s.exists = at::full({}, state.has_inverse, tensor_options().dtype(at::kBool));
 }
 
@@ -599,7 +613,7 @@ void CurvatureBlock::restore_inverses() {
     lambdas.push_back(of(side).known.damping);
   }
   if (factors.empty()) return;
-  const Tried tried = try_inverses(factors, sources, at::stack(lambdas), {});
+  const Tried tried = try_inverses(factors, sources, stacked(lambdas), {});
   for (std::size_t k = 0; k < factors.size(); ++k) {
     of(factors[k].side).known.inverse = tried.inverses[k];
     of(factors[k].side).known.exists = tried.succeeded[k];

@@ -135,9 +135,17 @@ class CurvatureBlock {
   /// the damping, up to 1000 times. Each success divides the factor by 10 again, down to the
   /// damping that is given. damping: a scalar f64 tensor. On a device matrices of one size are
   /// inverted together.
+  ///
+  /// sent: empty, or for each factor the memory of a payload or an undefined tensor. The packed
+  /// inverse is written to the payload and taken from there, as the ranks take it that receive it.
+  /// The solver's own result has other roundings, so weights would drift apart. A failed inverse is
+  /// of no use to them either.
   static Inverted invert(std::span<const Factor> factors, const at::Tensor& damping,
-                         const Timed& timed = {});
-  at::Tensor packed_inverse(FactorSide side) const;
+                         std::span<const at::Tensor> sent = {}, const Timed& timed = {});
+  /// The inverse in use.
+  at::Tensor packed_inverse(FactorSide side) const {
+    return packed_inverse(side, of(side).known.inverse);
+  }
   /// Takes inverses that other ranks have computed from the averages that are here, if `there`
   /// (bool [inverses]). Returns bool [inverses]: it was not there, though there are averages.
   static at::Tensor take_inverses(std::span<const Packed> inverses, const at::Tensor& there,
@@ -180,7 +188,7 @@ class CurvatureBlock {
     at::Tensor updates;  // f64
     at::Tensor exists;   // bool: there is an inverse
     at::Tensor damping;  // f64: of the inverse in use
-    at::Tensor raised;   // f64: how often the next inverse's damping is taken times 10
+    at::Tensor raised;   // f64: the next inverse's lambda is so many times as much
   };
   /// A state to go back to. Shares memory: changing a tensor means making a new one.
   using Known = std::array<Curvature, 2>;
@@ -232,6 +240,7 @@ class CurvatureBlock {
   /// The number by which the batch's sum is divided.
   double divisor(FactorSide side) const;
   at::Tensor scalar(double value) const;
+  at::Tensor packed_inverse(FactorSide side, const Inverse& inverse) const;
   Inverse unpacked_inverse(FactorSide side, const at::Tensor& packed) const;
   /// The inverses of several blocks, one after the other. On a device the blocks' own are views of
   /// the result from now on, so that the next step copies nothing.

@@ -230,9 +230,9 @@ at::Tensor enqueue_unpack(const at::Tensor& triangles, std::int64_t d) {
   return triangles.index_select(1, places.flatten()).view({-1, d, d});
 }
 
-at::Tensor enqueue_traces(const at::Tensor& triangles, std::int64_t d) {
+at::Tensor enqueue_means(const at::Tensor& triangles, std::int64_t d) {
   const at::Tensor i = counting(d, triangles);
-  return triangles.index_select(1, begin_of_rows(i, d) + i).sum(1, false, at::kDouble);
+  return triangles.index_select(1, begin_of_rows(i, d) + i).mean(1, false, at::kDouble);
 }
 
 void pack_one(const at::Tensor& full, const at::Tensor& packed) {
@@ -290,19 +290,19 @@ at::Tensor unpack_triangles(const at::Tensor& packed, std::int64_t groups, std::
   return unpack_triangles(std::span(&packed, 1), d);
 }
 
-at::Tensor packed_traces(std::span<const at::Tensor> packed, std::int64_t d) {
+at::Tensor mean_diagonals(std::span<const at::Tensor> packed, std::int64_t d) {
   const at::Tensor triangles = joined_triangles(packed, d);
-  if (!runs_on_host(triangles)) return enqueue_traces(triangles, d);
-  at::Tensor traces = at::empty({triangles.size(0)}, triangles.options().dtype(at::kDouble));
-  AT_DISPATCH_FLOATING_TYPES(triangles.scalar_type(), "packed_traces", [&] {
+  if (!runs_on_host(triangles)) return enqueue_means(triangles, d);
+  at::Tensor means = at::empty({triangles.size(0)}, triangles.options().dtype(at::kDouble));
+  AT_DISPATCH_FLOATING_TYPES(triangles.scalar_type(), "mean_diagonals", [&] {
     const scalar_t* at_diagonal = triangles.const_data_ptr<scalar_t>();
     for (std::int64_t q = 0; q < triangles.size(0); ++q) {
       double sum = 0;
       for (std::int64_t left = d; left > 0; at_diagonal += left--) sum += *at_diagonal;
-      traces.mutable_data_ptr<double>()[q] = sum;
+      means.mutable_data_ptr<double>()[q] = sum / static_cast<double>(d);
     }
   });
-  return traces;
+  return means;
 }
 
 }  // namespace linerate::torch_adapter

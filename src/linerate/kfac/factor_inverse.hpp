@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 
 #include <atomic>
@@ -37,6 +38,11 @@ Solved symmetric_eigen(const at::Tensor& symmetric);
 inline at::Tensor joined(const std::vector<at::Tensor>& parts) {
   return parts.size() == 1 ? parts.front() : at::cat(parts);
 }
+/// Joins tensors in a new dimension 0. A single one is not copied, because the CPU handles factors
+/// one by one and an operator takes longer than such a copy.
+inline at::Tensor stacked(const std::vector<at::Tensor>& parts) {
+  return parts.size() == 1 ? parts.front().unsqueeze(0) : at::stack(parts);
+}
 
 // Symmetric matrices as their upper triangles: the form in which factors are kept and sent, and
 // inverses sent. Private to kfac and torch_adapter.
@@ -53,8 +59,8 @@ at::Tensor pack_triangles(const at::Tensor& full);
 at::Tensor unpack_triangles(std::span<const at::Tensor> packed, std::int64_t d);
 at::Tensor unpack_triangles(const at::Tensor& packed, std::int64_t groups, std::int64_t d);
 
-/// Sum of each matrix's diagonal, of all arguments one after the other, [matrices] f64.
-at::Tensor packed_traces(std::span<const at::Tensor> packed, std::int64_t d);
+/// Mean of each matrix's diagonal, of all arguments one after the other, [matrices] f64.
+at::Tensor mean_diagonals(std::span<const at::Tensor> packed, std::int64_t d);
 
 // The parts of a KFAC, for the rest of torch_adapter.
 

@@ -204,12 +204,13 @@ void Preconditioner::fold(const std::vector<std::int32_t>& factors,
 }
 
 CurvatureBlock::Inverted Preconditioner::invert(const std::vector<std::int32_t>& factors,
+                                                std::span<const at::Tensor> sent,
                                                 const CurvatureBlock::Timed& timed) {
   if (factors.empty()) return {};
   remember();
   std::vector<CurvatureBlock::Factor> all;
   for (const std::int32_t f : factors) all.push_back(factor(f));
-  CurvatureBlock::Inverted found = CurvatureBlock::invert(all, damping_there(), timed);
+  CurvatureBlock::Inverted found = CurvatureBlock::invert(all, damping_there(), sent, timed);
   round_.notes.push_back({Finding::not_inverted, factors, found.failed});
   return found;
 }
@@ -221,12 +222,11 @@ void Preconditioner::invert_diagonals(std::span<const std::int32_t> blocks) {
 }
 
 void Preconditioner::take_inverses(const std::vector<std::int32_t>& factors,
-                                   std::span<const at::Tensor> inverses, const at::Tensor& there,
-                                   bool is_own) {
+                                   std::span<const at::Tensor> inverses, const at::Tensor& there) {
   remember();
   const at::Tensor missing =
       CurvatureBlock::take_inverses(packed(factors, inverses), there, damping_there());
-  if (!is_own) round_.notes.push_back({Finding::not_inverted, factors, missing});
+  round_.notes.push_back({Finding::not_inverted, factors, missing});
 }
 
 /// The blocks that have gradients, in sets: on a device, blocks of one shape together; on the CPU,
@@ -279,7 +279,7 @@ void Preconditioner::take_directions(std::span<const std::int32_t> blocks,
     std::vector<at::Tensor> theirs, there;
     for (const std::int32_t b : one.members)
       theirs.push_back(values[place[b]]), there.push_back(each[place[b]]);
-    one.found = CurvatureBlock::taken_directions(one.blocks, theirs, at::stack(there));
+    one.found = CurvatureBlock::taken_directions(one.blocks, theirs, stacked(there));
     round_.directed.push_back(std::move(one));
   }
 }
@@ -329,7 +329,7 @@ KfacStep Preconditioner::write() {
   if (phase_ != Phase::found)
     throw UsageError(
         "K-FAC: step() without an exchange; call finish() between backward() and step()");
-  const at::Tensor moves = round_.nu.ne(0);
+  const at::Tensor moves = round_.nu.ne(0.0);
   std::set<const void*> written;
   for (Directed& one : round_.directed) {
     auto& [gradients, directions, exist, products] = one.found;
@@ -339,13 +339,13 @@ KfacStep Preconditioner::write() {
         choice(exist.unsqueeze(1), rows(directions.mul_(round_.nu)), rows(gradients));
     if (enqueues_) chosen = at::where(moves, chosen, 0.0);
     CurvatureBlock::write(one.blocks, chosen.view(gradients.sizes()));
-    round_.notes.push_back({Finding::plain, one.members, exist.logical_not()});
+    round_.notes.push_back({Finding::plain, one.members, exist.bitwise_not()});
     for (const CurvatureBlock* const block : one.blocks)
       for (const at::Tensor& p : {block->layer().weight, block->layer().bias})
         if (p.defined()) written.insert(p.unsafeGetTensorImpl());
   }
   if (enqueues_) {
-    const at::Tensor none = moves.logical_not();
+    const at::Tensor none = moves.bitwise_not();
     for (const at::Tensor& p : parameters_)
       if (p.grad().defined() && !written.contains(p.unsafeGetTensorImpl()))
         p.mutable_grad().masked_fill_(none, 0);

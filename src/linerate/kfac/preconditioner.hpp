@@ -113,15 +113,16 @@ class Preconditioner {
   void fold_batches(std::int32_t first_block, std::int32_t last_block);
   /// Folds sums of all ranks: those of a layer once both its sides are there.
   void fold(const std::vector<std::int32_t>& factors, const std::vector<at::Tensor>& sums);
+  /// As CurvatureBlock::invert().
   CurvatureBlock::Inverted invert(const std::vector<std::int32_t>& factors,
+                                  std::span<const at::Tensor> sent = {},
                                   const CurvatureBlock::Timed& timed = {});
   /// Inverts factors of these blocks that are no matrices, if it is due: diagonals, norm layers' 2
   /// x 2.
   void invert_diagonals(std::span<const std::int32_t> blocks);
-  /// Takes inverses that other ranks have computed, or with is_own this rank; there: bool
-  /// [factors].
+  /// Takes inverses that other ranks have computed; there: bool [factors].
   void take_inverses(const std::vector<std::int32_t>& factors, std::span<const at::Tensor> inverses,
-                     const at::Tensor& there, bool is_own = false);
+                     const at::Tensor& there);
   /// Makes directions of blocks that have gradients. A block without an inverse keeps its gradient.
   void precondition(std::span<const std::int32_t> blocks);
   /// The direction of one block; undefined: it has no gradient.

@@ -248,21 +248,16 @@ void CurvatureExchange::invert_waiting() {
     for (const std::size_t k : set) one.factors.push_back(factors[k]);
     one.took = {start, runner_->moment()};
   };
-  const std::vector<at::Tensor> succeeded = pre_.invert(factors, timed).succeeded.unbind();
-  std::vector<std::int32_t> sent;
-  std::vector<at::Tensor> packed, there;
-  for (std::size_t k = 0; k < factors.size(); ++k) {
-    const CurvaturePlan::Part& part = round_.variant->inverses[to_index(factors[k])];
-    if (part.payload < 0) continue;
-    const auto& [block, side] = pre_.factor(factors[k]);
-    status_of(part).copy_(succeeded[k].logical_not());
-    sent.push_back(factors[k]), there.push_back(succeeded[k]);
-    packed.push_back(values_of(part));
-    packed.back().copy_(block->packed_inverse(side));
-  }
-  // The owner uses the packed inverse that the others get as well: the solver's own result has
-  // other roundings, and weights would drift apart.
-  if (!sent.empty()) pre_.take_inverses(sent, packed, at::stack(there), /*is_own=*/true);
+  std::vector<at::Tensor> sent(factors.size());
+  const auto part_of = [&](std::size_t k) -> const CurvaturePlan::Part& {
+    return round_.variant->inverses[to_index(factors[k])];
+  };
+  for (std::size_t k = 0; k < factors.size(); ++k)
+    if (part_of(k).payload >= 0) sent[k] = values_of(part_of(k));
+  const std::vector<at::Tensor> failed =
+      pre_.invert(factors, sent, timed).succeeded.bitwise_not().unbind();
+  for (std::size_t k = 0; k < factors.size(); ++k)
+    if (sent[k].defined()) status_of(part_of(k)).copy_(failed[k]);
 }
 
 void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task) {
@@ -273,7 +268,7 @@ void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task
     factors.push_back(part.member);
     packed.push_back(values_of(part)), status.push_back(status_of(part));
   }
-  if (!factors.empty()) pre_.take_inverses(factors, packed, at::stack(status).eq(0));
+  if (!factors.empty()) pre_.take_inverses(factors, packed, stacked(status).eq(0.0));
 }
 
 // ---- directions ----
@@ -342,7 +337,7 @@ void CurvatureExchange::unpack_directions(const TaskGraph& graph, const Task& ta
   }
   if (blocks.empty()) return;
   with_means(blocks,
-             [&] { pre_.take_directions(blocks, values, at::stack(heads).ne(kNoDirection)); });
+             [&] { pre_.take_directions(blocks, values, stacked(heads).ne(kNoDirection)); });
 }
 
 void CurvatureExchange::clip(const TaskGraph&, const Task&) {

@@ -1,7 +1,6 @@
 // Reads the options of one Component of a Strategy, each with its unit, and refuses unknown ones.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>

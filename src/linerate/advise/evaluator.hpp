@@ -8,7 +8,6 @@
 #include "linerate/advise/advise_options.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/cost/cost_model.hpp"
-#include "linerate/doc/advice.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/workload.hpp"

@@ -10,8 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
-#include <span>
 #include <utility>
 
 #include "linerate/calibrate/fit.hpp"

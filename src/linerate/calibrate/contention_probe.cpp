@@ -8,7 +8,6 @@
 #include <chrono>
 #include <ctime>
 #include <stop_token>
-#include <thread>
 
 #include "linerate/compress/cast.hpp"
 #include "linerate/core/clock.hpp"

@@ -3,7 +3,6 @@
 
 #include <barrier>
 #include <cstddef>
-#include <memory>
 #include <thread>
 #include <vector>
 

@@ -15,12 +15,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "linerate/calibrate/curve.hpp"
 #include "linerate/core/dtype.hpp"

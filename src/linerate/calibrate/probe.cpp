@@ -7,16 +7,10 @@
 #include <array>
 #include <cstddef>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <map>
-#include <string>
 #include <thread>
-#include <vector>
 
-#include "linerate/calibrate/codec_probe.hpp"
-#include "linerate/calibrate/collective_probe.hpp"
-#include "linerate/calibrate/contention_probe.hpp"
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"

@@ -3,11 +3,9 @@
 
 #include <array>
 #include <cmath>
-#include <string_view>
 
 #include "linerate/core/index.hpp"
 #include "linerate/doc/fields.hpp"
-#include "linerate/doc/prediction.hpp"
 
 namespace linerate::doc {
 namespace {

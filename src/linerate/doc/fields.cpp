@@ -6,7 +6,6 @@
 #include <set>
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/option_reader.hpp"
 

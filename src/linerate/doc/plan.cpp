@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <string>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"

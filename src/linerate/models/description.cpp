@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <optional>
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::models {

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <string_view>
 #include <utility>
 
 #include "linerate/core/dtype.hpp"
@@ -19,7 +18,6 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/step_speed.hpp"
-#include "linerate/models/catalogue.hpp"
 #include "linerate/models/description.hpp"
 
 namespace linerate::models {

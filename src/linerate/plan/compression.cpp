@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <set>
 
-#include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"

@@ -16,7 +16,6 @@
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/doc/validate.hpp"
 #include "linerate/sim/simulate.hpp"
-#include "linerate/sim/simulator.hpp"
 
 namespace linerate::sim {
 namespace {

@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/plan/passes.hpp"
 

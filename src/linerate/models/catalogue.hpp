@@ -43,8 +43,8 @@ struct Options {
 
 struct Maker {
   Description (*make)(const Request&);
-  const char* default_input;  // as --input says it
-  std::int64_t default_classes = 0;
+  const char* default_input = "3x224x224";  // as --input says it
+  std::int64_t default_classes = 1000;
 };
 
 /// `linerate list models`; --model and zoo:NAME look up here.

@@ -337,43 +337,33 @@ Description make_gpt_small(const Request& r) {
 
 }  // namespace
 
-namespace {
-
-Maker of_images(Description (*make)(const Request&), const char* input = "3x224x224",
-                std::int64_t classes = 1000) {
-  return {make, input, classes};
-}
-Maker of_tokens(Description (*make)(const Request&), const char* input) { return {make, input}; }
-
-}  // namespace
-
 const Registry<Maker>& catalogue() {
   static const Registry<Maker> models(
       "model",
       {
-          {"mlp", of_images(make_mlp, "1x28x28", 10),
+          {"mlp", Maker{make_mlp, "1x28x28", 10},
            "Three linear layers, 512-256-classes, with ReLU.", "Rumelhart et al. 1986"},
-          {"lenet", of_images(make_lenet, "1x28x28", 10), "LeNet-5 with ReLU and max pooling.",
+          {"lenet", Maker{make_lenet, "1x28x28", 10}, "LeNet-5 with ReLU and max pooling.",
            "LeCun et al. 1998"},
-          {"resnet18", of_images(make_resnet18), "Residual network of 18 layers, basic blocks.",
+          {"resnet18", Maker{make_resnet18}, "Residual network of 18 layers, basic blocks.",
            "He et al. 2016"},
-          {"resnet50", of_images(make_resnet50),
-           "Residual network of 50 layers, bottleneck blocks.", "He et al. 2016"},
-          {"resnet101", of_images(make_resnet101),
-           "Residual network of 101 layers, bottleneck blocks.", "He et al. 2016"},
-          {"resnet152", of_images(make_resnet152),
-           "Residual network of 152 layers, bottleneck blocks.", "He et al. 2016"},
-          {"vgg16", of_images(make_vgg16), "VGG-16 (configuration D) with batch norm.",
+          {"resnet50", Maker{make_resnet50}, "Residual network of 50 layers, bottleneck blocks.",
+           "He et al. 2016"},
+          {"resnet101", Maker{make_resnet101}, "Residual network of 101 layers, bottleneck blocks.",
+           "He et al. 2016"},
+          {"resnet152", Maker{make_resnet152}, "Residual network of 152 layers, bottleneck blocks.",
+           "He et al. 2016"},
+          {"vgg16", Maker{make_vgg16}, "VGG-16 (configuration D) with batch norm.",
            "Simonyan and Zisserman 2015"},
-          {"densenet201", of_images(make_densenet201),
+          {"densenet201", Maker{make_densenet201},
            "Densely connected network, growth 32, blocks 6-12-48-32.", "Huang et al. 2017"},
-          {"inception-v4", of_images(make_inception_v4), "Inception-v4 with its own stem.",
+          {"inception-v4", Maker{make_inception_v4}, "Inception-v4 with its own stem.",
            "Szegedy et al. 2017"},
-          {"bert-base", of_tokens(make_bert_base, "128"),
+          {"bert-base", Maker{make_bert_base, "128", 0},
            "BERT base uncased: encoder and pooler, no language-model head.", "Devlin et al. 2019"},
-          {"bert-large", of_tokens(make_bert_large, "128"),
+          {"bert-large", Maker{make_bert_large, "128", 0},
            "BERT large uncased: encoder and pooler, no language-model head.", "Devlin et al. 2019"},
-          {"gpt-small", of_tokens(make_gpt_small, "1024"),
+          {"gpt-small", Maker{make_gpt_small, "1024", 0},
            "GPT-2 small: 12 blocks of width 768, output tied to the embedding.",
            "Radford et al. 2019"},
       });

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
@@ -159,6 +160,14 @@ void validate_graph(const Plan& plan, const TaskGraph& g) {
   }
 }
 
+bool is_inverse_with(const Plan& plan, const Task& task, std::string_view option,
+                     std::string_view value) {
+  if (task.kind != TaskKind::inverse || task.operation < 0) return false;
+  const std::string* const found =
+      plan.operations[static_cast<std::size_t>(task.operation)].find(option);
+  return found && *found == value;
+}
+
 }  // namespace
 
 std::string_view phase_of(std::string_view variant) {
@@ -230,18 +239,6 @@ bool is_timer(const Plan& plan, const Task& task) {
   return task.kind == TaskKind::host && plan.operation_name(task) == "timer";
 }
 
-namespace {
-
-bool is_inverse_with(const Plan& plan, const Task& task, std::string_view option,
-                     std::string_view value) {
-  if (task.kind != TaskKind::inverse || task.operation < 0) return false;
-  const std::string* const found =
-      plan.operations[static_cast<std::size_t>(task.operation)].find(option);
-  return found && *found == value;
-}
-
-}  // namespace
-
 Component inverse_operation(bool eigen) {
   return eigen ? Component{"inverse", {{"by", "eigen"}}} : Component{"inverse", {}};
 }
@@ -302,21 +299,15 @@ void validate(const Plan& plan) {
 }
 
 Collective collective_of(TaskKind kind) {
-  switch (kind) {
-    case TaskKind::all_reduce:
-      return Collective::all_reduce;
-    case TaskKind::reduce_scatter:
-      return Collective::reduce_scatter;
-    case TaskKind::all_gather:
-    case TaskKind::all_gather_v:
-      return Collective::all_gather;
-    case TaskKind::all_to_all:
-      return Collective::all_to_all;
-    case TaskKind::broadcast:
-      return Collective::broadcast;
-    default:
-      break;
-  }
+  constexpr std::pair<TaskKind, Collective> kCollectives[] = {
+      {TaskKind::all_reduce, Collective::all_reduce},
+      {TaskKind::reduce_scatter, Collective::reduce_scatter},
+      {TaskKind::all_gather, Collective::all_gather},
+      {TaskKind::all_gather_v, Collective::all_gather},
+      {TaskKind::all_to_all, Collective::all_to_all},
+      {TaskKind::broadcast, Collective::broadcast}};
+  for (const auto& [task, collective] : kCollectives)
+    if (task == kind) return collective;
   throw InternalError(std::string("not a collective: ") + std::string(name_of(kind)));
 }
 

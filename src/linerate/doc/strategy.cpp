@@ -46,16 +46,13 @@ Component parse_component(std::string_view text, std::string_view whole) {
     const std::string value(
         trim(equals == std::string::npos ? option : std::string_view(option).substr(equals + 1)));
     // A value may be a component itself, as in auto(topk(density=0.01)).
-    const bool nests = option.find_first_of("()") != std::string::npos;
-    if (nests) {
-      if (option.find('(') < equals) {
-        static_cast<void>(parse_component(option, option));
-        component.options.emplace_back("", std::string(trim(option)));
-        continue;
-      }
-      fail(fmt::format("expected option=value, found \"{}\"", option));
+    if (option.find('(') < equals) {
+      static_cast<void>(parse_component(option, option));
+      component.options.emplace_back("", std::string(trim(option)));
+      continue;
     }
-    if (value.empty() || (equals != std::string::npos && !is_name(key)))
+    const bool nests = option.find_first_of("()") != std::string::npos;
+    if (nests || value.empty() || (equals != std::string::npos && !is_name(key)))
       fail(fmt::format("expected option=value, found \"{}\"", option));
     if (!key.empty() && component.find(key)) fail(fmt::format("option \"{}\" is given twice", key));
     component.options.emplace_back(key, value);

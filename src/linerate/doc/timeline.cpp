@@ -70,14 +70,11 @@ struct RowReader {
   }
 };
 
-struct RowWriter {
+struct RowWriter : MemberVisitor<RowWriter> {
   Json::array_t row;
 
   void required(std::string_view /*column*/, const auto& x, const auto&... how) {
     row.push_back(written_value(x, how...));
-  }
-  void optional(std::string_view column, const auto& x, const auto&... how) {
-    required(column, x, how...);
   }
 };
 

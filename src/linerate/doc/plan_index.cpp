@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "linerate/core/index.hpp"
 
@@ -70,35 +71,31 @@ std::string payload_name(const Plan& plan, const TaskGraph& graph, std::int32_t 
   }
 }
 
+/// Whether a rank has each task.
+std::vector<bool> tasks_of(const Plan& plan, const TaskGraph& graph, std::int32_t rank) {
+  std::vector<bool> holds, has;
+  for (const Group& group : plan.groups) holds.push_back(rank < 0 || group.holds(rank));
+  for (const Task& task : graph.tasks) has.push_back(holds[to_index(task.group)]);
+  return has;
+}
+
 }  // namespace
 
-// The first pass counts the successors of each task, the second one fills them in (CSR). A rank
-// without a predecessor does not wait for it.
-VariantIndex::VariantIndex(const Plan& plan, const TaskGraph& graph, std::int32_t rank)
-    : has(graph.tasks.size(), true),
-      waits(graph.tasks.size(), 0),
-      successor_begin(graph.tasks.size() + 1, 0) {
-  std::vector<bool> holds(plan.groups.size(), true);
-  for (std::size_t g = 0; g < plan.groups.size(); ++g)
-    holds[g] = rank < 0 || plan.groups[g].holds(rank);
-  for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
-    const Task& task = graph.tasks[i];
-    has[i] = holds[to_index(task.group)];
-    if (!has[i]) continue;
-    lanes[to_index(task.resource)].push_back(i);
-    for (const std::uint32_t p : graph.predecessors(i)) {
-      if (!has[p]) continue;
-      ++waits[i];
-      ++successor_begin[p + 1];
-    }
-  }
-  for (std::size_t i = 0; i < graph.tasks.size(); ++i) successor_begin[i + 1] += successor_begin[i];
-  successors.resize(successor_begin.back());
-  std::vector<std::uint32_t> next(successor_begin.begin(), successor_begin.end() - 1);
+// A rank without a predecessor does not wait for it.
+VariantIndex::VariantIndex(const TaskGraph& graph, std::vector<bool> of_rank)
+    : Waits(graph.tasks.size(),
+            [&](const auto& action) {
+              for (std::uint32_t i = 0; i < graph.tasks.size(); ++i)
+                for (const std::uint32_t p : graph.predecessors(i))
+                  if (of_rank[i] && of_rank[p]) action(p, i);
+            }),
+      has(std::move(of_rank)) {
   for (std::uint32_t i = 0; i < graph.tasks.size(); ++i)
-    for (const std::uint32_t p : graph.predecessors(i))
-      if (has[i] && has[p]) successors[next[p]++] = i;
+    if (has[i]) lanes[to_index(graph.tasks[i].resource)].push_back(i);
 }
+
+VariantIndex::VariantIndex(const Plan& plan, const TaskGraph& graph, std::int32_t rank)
+    : VariantIndex(graph, tasks_of(plan, graph, rank)) {}
 
 // The gradients that a task is about, ascending. Comparisons join tasks of two Timelines by them,
 // as two Plans may cut buckets alike and number them differently.

@@ -13,19 +13,42 @@ namespace linerate::doc {
 
 inline constexpr std::size_t kLanes = kResourceNames.size();
 
+/// Who waits for whom among things that are numbered through, such as tasks.
+struct Waits {
+  std::vector<std::int32_t> waits;                         // of each, for how many
+  std::vector<std::uint32_t> successor_begin, successors;  // CSR
+
+  /// `for_edges` calls action(before, after) for each edge. The first pass counts the successors,
+  /// the second one fills them in.
+  template <typename ForEdges>
+  Waits(std::size_t count, const ForEdges& for_edges)
+      : waits(count, 0), successor_begin(count + 1, 0) {
+    for_edges([this](std::uint32_t before, std::uint32_t after) {
+      ++waits[after];
+      ++successor_begin[before + 1];
+    });
+    for (std::size_t i = 0; i < count; ++i) successor_begin[i + 1] += successor_begin[i];
+    successors.resize(successor_begin.back());
+    std::vector<std::uint32_t> next(successor_begin.begin(), successor_begin.end() - 1);
+    for_edges([this, &next](std::uint32_t before, std::uint32_t after) {
+      successors[next[before]++] = after;
+    });
+  }
+
+  std::span<const std::uint32_t> successors_of(std::size_t i) const {
+    return {successors.data() + successor_begin[i], successors.data() + successor_begin[i + 1]};
+  }
+};
+
 /// The tasks of one variant, as one rank has them or, without `rank`, as all have them together.
-struct VariantIndex {
+struct VariantIndex : Waits {
   VariantIndex(const Plan& plan, const TaskGraph& graph, std::int32_t rank = -1);
 
-  std::array<std::vector<std::uint32_t>, kLanes> lanes;    // tasks by resource, in Plan order
-  std::vector<bool> has;                                   // [tasks] whether the rank has the task
-  std::vector<std::int32_t> waits;                         // [tasks] predecessors that the rank has
-  std::vector<std::uint32_t> successor_begin, successors;  // CSR, by task
+  std::array<std::vector<std::uint32_t>, kLanes> lanes;  // tasks by resource, in Plan order
+  std::vector<bool> has;                                 // [tasks] whether the rank has the task
 
-  std::span<const std::uint32_t> successors_of(std::size_t task) const {
-    return {successors.data() + successor_begin[task],
-            successors.data() + successor_begin[task + 1]};
-  }
+ private:
+  VariantIndex(const TaskGraph& graph, std::vector<bool> has);
 };
 
 /// Positions of the gradients that a task is about, ascending; empty if it is about none.

@@ -30,6 +30,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/doc/plan_index.hpp"
 #include "linerate/sim/simulator.hpp"
 
 namespace linerate::sim {
@@ -168,42 +169,16 @@ struct Transfer {
   }
 };
 
-// The edges of a graph between slots, once for every class that has both ends. A class waits only
-// for the predecessors of a task that it has itself; between classes only collectives wait. So the
-// slots of two classes share no edge. doc::VariantIndex says the same of tasks.
-class SlotGraph {
- public:
-  // Takes the slots that `times` lays out for the graph. Two passes over the edges fill the CSR
-  // arrays: the first one counts, the second one writes.
-  SlotGraph(const doc::TaskGraph& graph, const TaskTimes& times)
-      : waits(times.first.back(), 0), begin_(times.first.back() + 1, 0) {
-    for_edges(graph, times, [this](std::uint32_t before, std::uint32_t after) {
-      ++waits[after];
-      ++begin_[before + 1];
-    });
-    for (std::size_t s = 0; s < waits.size(); ++s) begin_[s + 1] += begin_[s];
-    successors_.resize(begin_.back());
-    std::vector<std::uint32_t> next(begin_.begin(), begin_.end() - 1);
-    for_edges(graph, times, [this, &next](std::uint32_t before, std::uint32_t after) {
-      successors_[next[before]++] = after;
-    });
-  }
-
-  std::vector<std::uint32_t> waits;  // [slots] predecessors that are not done
-
-  std::span<const std::uint32_t> successors(std::uint32_t slot) const {
-    return {successors_.data() + begin_[slot], successors_.data() + begin_[slot + 1]};
-  }
-
- private:
-  template <typename Action>
-  static void for_edges(const doc::TaskGraph& graph, const TaskTimes& times, Action action) {
-    for (std::uint32_t i = 0; i < graph.tasks.size(); ++i)
-      for (const std::uint32_t p : graph.predecessors(i)) times.for_shared(p, i, action);
-  }
-
-  std::vector<std::uint32_t> begin_, successors_;  // CSR
-};
+// The edges of a graph between the slots that `times` lays out for it, once for every class that
+// has both ends. A class waits only for the predecessors of a task that it has itself; between
+// classes only collectives wait. So the slots of two classes share no edge. doc::VariantIndex says
+// the same of tasks.
+doc::Waits waits_of_slots(const doc::TaskGraph& graph, const TaskTimes& times) {
+  return {times.first.back(), [&](const auto& action) {
+            for (std::uint32_t i = 0; i < graph.tasks.size(); ++i)
+              for (const std::uint32_t p : graph.predecessors(i)) times.for_shared(p, i, action);
+          }};
+}
 
 // The factor on a task's duration on ranks of this class.
 double slowness(const Task& task, const RankClass& rank_class) {
@@ -240,7 +215,7 @@ class Fluid {
         contention_(contention),
         contends_(contention.any()),
         times_(times),
-        slots_(graph, times),
+        slots_(waits_of_slots(graph, times)),
         ready_(slots_.waits.size(), 0.0),
         states_(classes.classes.size()),
         next_end_(states_.size(), kNever) {
@@ -601,7 +576,7 @@ class Fluid {
   // Ends a slot. Successors in the same class wait for one predecessor less.
   void complete(std::uint32_t slot) {
     times_.end[slot] = last_ = now_;
-    for (const std::uint32_t s : slots_.successors(slot))
+    for (const std::uint32_t s : slots_.successors_of(slot))
       if (--slots_.waits[s] == 0) ready_[s] = now_;
     ++finished_;
   }
@@ -612,7 +587,7 @@ class Fluid {
   const doc::Contention& contention_;
   const bool contends_;
   TaskTimes& times_;
-  SlotGraph slots_;
+  doc::Waits slots_;           // `waits`: for predecessors that are not done
   std::vector<double> ready_;  // [slots] when the last predecessor was done
   std::vector<ClassState> states_;
   std::vector<double> next_end_;              // [classes] of their own running tasks

@@ -85,12 +85,6 @@ void check_line_rate(const doc::CollectiveCost& cost, double line_rate, int rank
   }
 }
 
-/// Of all ranks on one node, as the log or else its reader says.
-bool is_inside_node(const doc::CollectiveCost& cost, int ranks_per_node) {
-  const int per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : ranks_per_node;
-  return per_node > 1 && cost.ranks <= per_node;
-}
-
 /// Fits made anew without one sample: both ends and up to 64 inner ones. The ends have no error,
 /// since nothing beyond them is known, but their tables widen the intervals.
 struct LeftOut {
@@ -385,7 +379,7 @@ const doc::CollectiveCost* shows_link(const std::vector<doc::CollectiveCost>& ta
                                       int ranks_per_node, bool inside) {
   const auto shows = [&](const doc::CollectiveCost& cost) {
     return !cost.samples.empty() && bus_factor(cost.collective, cost.ranks) > 0 &&
-           is_inside_node(cost, ranks_per_node) == inside;
+           cost::was_inside_node(cost, ranks_per_node) == inside;
   };
   double largest = 0;
   for (const doc::CollectiveCost& cost : tables)

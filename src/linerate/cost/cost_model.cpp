@@ -32,13 +32,6 @@ namespace linerate::cost {
 
 namespace {
 
-/// Whether a measurement had all its ranks in one node. The table's own word counts before the
-/// Cluster's.
-bool was_inside_node(const doc::Cluster& cluster, const doc::CollectiveCost& cost) {
-  const int per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : cluster.ranks_per_node;
-  return per_node > 1 && cost.ranks <= per_node;
-}
-
 std::shared_ptr<const doc::Cluster> validated(doc::Cluster cluster) {
   validate(cluster);
   return std::make_shared<const doc::Cluster>(std::move(cluster));
@@ -76,6 +69,38 @@ double another_schedule_up_to(const TableLaw& whole, const TableLaw& half) {
   return up_to;
 }
 
+Line sum(const Line& a, const Line& b) {
+  return {a.alpha_s + b.alpha_s, a.beta_s_per_byte + b.beta_s_per_byte};
+}
+
+// What goes between nodes of g ranks, which share the link. Each rank of a node exchanges 1/g of
+// the array, all at once over the node's one link. So each sees a link of 1/g of the bandwidth and
+// sends 1/g of the bytes, and the bytes of a node stay the same. With g = 1 every rank is a node.
+Line across_nodes(Collective collective, int ranks, int g, const LinkCost& between,
+                  AllReduceForm form) {
+  const int nodes = (ranks + g - 1) / g;
+  const LinkCost shared{between.alpha_s, between.beta_s_per_byte * g, between.gamma_s_per_byte};
+  const auto of_part = [g](const Line& line) {
+    return Line{line.alpha_s, line.beta_s_per_byte / g};
+  };
+  switch (collective) {
+    case Collective::all_reduce:
+      return of_part(form(nodes, shared));
+    case Collective::reduce_scatter:
+      return of_part(reduce_scatter_half(form, nodes, shared));
+    case Collective::all_gather:
+      return of_part(all_gather_half(form, nodes, shared));
+    case Collective::all_to_all: {
+      const double outside = ranks > 0 ? static_cast<double>(ranks - g) / ranks : 0;
+      return {(ranks - g) * between.alpha_s, outside * g * between.beta_s_per_byte};
+    }
+    case Collective::barrier:
+      return {binomial_broadcast(nodes, between).alpha_s, 0};
+    default:
+      return binomial_broadcast(nodes, between);
+  }
+}
+
 }  // namespace
 
 /// The measured tables of a Cluster as prices use them, made once.
@@ -98,7 +123,8 @@ CostModel::Laws::Laws(const doc::Cluster& cluster) {
       tables.emplace_back(cost, cluster.ranks_per_node);
   const std::vector<TableLaw> measured = tables;
   const auto alike = [&](const doc::CollectiveCost& a, const doc::CollectiveCost& b) {
-    return was_inside_node(cluster, a) == was_inside_node(cluster, b) &&
+    return was_inside_node(a, cluster.ranks_per_node) ==
+               was_inside_node(b, cluster.ranks_per_node) &&
            (a.ranks_per_node == b.ranks_per_node || a.ranks_per_node == 0 || b.ranks_per_node == 0);
   };
   for (TableLaw& law : tables) {
@@ -165,10 +191,7 @@ bool CostModel::is_inside(int ranks) const {
   return cluster_->ranks_per_node > 1 && ranks <= cluster_->ranks_per_node;
 }
 
-int CostModel::nodes_of(int ranks) const {
-  const int per_node = std::max(1, cluster_->ranks_per_node);
-  return (ranks + per_node - 1) / per_node;
-}
+int CostModel::nodes_of(int ranks) const { return nodes_for(ranks, cluster_->ranks_per_node); }
 
 // The measured rank counts next to the one asked for: the largest of at most `ranks`, and all
 // above. Of each count one table counts. The asked dtype comes first, because bytes decide and an
@@ -181,7 +204,8 @@ FittedPart CostModel::nearest_tables(Collective measured, Collective collective,
   bool has_f32 = false;
   for (const TableLaw& law : laws_->tables) {
     const doc::CollectiveCost& cost = law.table();
-    if (cost.collective != measured || was_inside_node(*cluster_, cost) != inside) continue;
+    if (cost.collective != measured) continue;
+    if (was_inside_node(cost, cluster_->ranks_per_node) != inside) continue;
     if (ranks_per_node != 0 && cost.ranks_per_node != 0 && cost.ranks_per_node != ranks_per_node)
       continue;
     found.push_back(&law);
@@ -234,7 +258,7 @@ void CostModel::require_bandwidth(int ranks) const {
   if (has_bandwidth(ranks)) return;
   const std::string name = cluster_->name.empty() ? "cluster" : cluster_->name;
   if (std::ranges::any_of(cluster_->collectives, [&](const doc::CollectiveCost& cost) {
-        return was_inside_node(*cluster_, cost);
+        return was_inside_node(cost, cluster_->ranks_per_node);
       }))
     throw InputError(
         name, fmt::format("was measured inside nodes of {} ranks, and {} ranks need a network "
@@ -276,42 +300,6 @@ LinkCost CostModel::inside_node() const {
   return {cluster_->node->latency_s, bandwidth > 0 ? 1 / bandwidth : 0,
           cluster_->reduce_s_per_byte};
 }
-
-namespace {
-
-Line sum(const Line& a, const Line& b) {
-  return {a.alpha_s + b.alpha_s, a.beta_s_per_byte + b.beta_s_per_byte};
-}
-
-// What goes between nodes of g ranks, which share the link. Each rank of a node exchanges 1/g of
-// the array, all at once over the node's one link. So each sees a link of 1/g of the bandwidth and
-// sends 1/g of the bytes, and the bytes of a node stay the same. With g = 1 every rank is a node.
-Line across_nodes(Collective collective, int ranks, int g, const LinkCost& between,
-                  AllReduceForm form) {
-  const int nodes = (ranks + g - 1) / g;
-  const LinkCost shared{between.alpha_s, between.beta_s_per_byte * g, between.gamma_s_per_byte};
-  const auto of_part = [g](const Line& line) {
-    return Line{line.alpha_s, line.beta_s_per_byte / g};
-  };
-  switch (collective) {
-    case Collective::all_reduce:
-      return of_part(form(nodes, shared));
-    case Collective::reduce_scatter:
-      return of_part(reduce_scatter_half(form, nodes, shared));
-    case Collective::all_gather:
-      return of_part(all_gather_half(form, nodes, shared));
-    case Collective::all_to_all: {
-      const double outside = ranks > 0 ? static_cast<double>(ranks - g) / ranks : 0;
-      return {(ranks - g) * between.alpha_s, outside * g * between.beta_s_per_byte};
-    }
-    case Collective::barrier:
-      return {binomial_broadcast(nodes, between).alpha_s, 0};
-    default:
-      return binomial_broadcast(nodes, between);
-  }
-}
-
-}  // namespace
 
 // An example: an all-reduce of 8 ranks in 2 nodes of 4. Inside, a ring of 4 scatters and gathers:
 // 2 * 3 steps and 2 * 3/4 of the array over the inner link. Between, 2 nodes reduce: 2 steps and

@@ -59,6 +59,12 @@ struct MeasuredSizes {
 /// it crossed them quicker than one ring can: none passes PCI Express 5 faster than its 16 lanes
 /// carry. `ranks_per_node`: where the table does not say its own.
 int by_node_of(const doc::CollectiveCost& cost, int ranks_per_node);
+/// Whether a measurement had all its ranks in one node. The table's own word counts before that of
+/// its Cluster, `ranks_per_node`.
+inline bool was_inside_node(const doc::CollectiveCost& cost, int ranks_per_node) {
+  const int per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : ranks_per_node;
+  return per_node > 1 && cost.ranks <= per_node;
+}
 /// So many nodes hold these ranks.
 inline int nodes_for(int ranks, int ranks_per_node) {
   return ranks_per_node > 1 ? (ranks + ranks_per_node - 1) / ranks_per_node : ranks;

@@ -116,6 +116,10 @@ std::pair<int, const NetworkKind*> inside_of(std::string_view text) {
   return {static_cast<int>(ranks), &kind_named(ranks == 1 ? "1x" : kind, false)};
 }
 
+doc::Link link_of(const NetworkKind& kind, double line_bytes_per_s) {
+  return {kind.level.goodput(line_bytes_per_s), kind.step_s, line_bytes_per_s};
+}
+
 // "tcp:10Gbit/s": the kind and the rate of a node's line.
 void add_between(std::string_view text, doc::Cluster& cluster) {
   const std::size_t colon = text.find(':');
@@ -127,76 +131,13 @@ void add_between(std::string_view text, doc::Cluster& cluster) {
   if (!(line.value >= kLeastBandwidth.value))
     throw UsageError(fmt::format("expected at least 1bit/s, found {}", text.substr(colon + 1)));
   cluster.nominal->between = kind.level;
-  cluster.network = {kind.level.goodput(line.value), kind.step_s, line.value};
-}
-
-/// Of a link inside a node.
-doc::Link link_of(const NetworkKind& kind) {
-  const double line = kind.line_bytes_per_s;
-  return {kind.level.goodput(line), kind.step_s, line};
+  cluster.network = link_of(kind, line.value);
 }
 
 std::string count_of(const doc::NominalLevel& level) {
   return fmt::format("{} public measurement{}", level.measurements,
                      level.measurements == 1 ? "" : "s");
 }
-
-}  // namespace
-
-const std::vector<NetworkKind>& network_kinds() { return known_networks().kinds; }
-
-doc::Cluster nominal_cluster(std::string_view text) {
-  const std::vector<std::string> parts = split_outside_parentheses(text, ',');
-  if (parts.size() > 2 || parts.front().empty())
-    throw UsageError(fmt::format("expected a network, {}, found \"{}\"", kForm, text));
-  const bool has_inside = parts.front().find(':') == std::string::npos;
-  if (!has_inside && parts.size() > 1)
-    throw UsageError(fmt::format("expected one line between nodes, {}, found \"{}\"", kForm, text));
-  const auto [ranks, inside] = inside_of(has_inside ? parts.front() : "1x");
-  doc::Cluster cluster;
-  cluster.name = std::string(text);
-  cluster.source = "by its kind; nothing of it was measured";
-  cluster.ranks_per_node = ranks;
-  cluster.tensor_s = known_networks().tensor_s;
-  doc::NominalNetwork& nominal = cluster.nominal.emplace();
-  nominal.name = std::string(text);
-  nominal.law = inside->law;
-  nominal.inside = inside->level;
-  nominal.slowdown_high = inside->slowdown_high;
-  nominal.step_spread = known_networks().step_spread;
-  if (inside->slowdown > 1) cluster.contention = {.compute_slowdown = inside->slowdown};
-  if (ranks > 1) cluster.node = link_of(*inside);
-  if (!has_inside || parts.size() > 1)
-    add_between(parts.back(), cluster);
-  else if (ranks == 1)
-    throw UsageError(fmt::format("expected the line of a node, {}, found \"{}\"", kForm, text));
-  return cluster;
-}
-
-// The slowest number of each kind between nodes, taken one by one. No single kind need be that
-// slow.
-doc::NominalNetwork any_network() {
-  doc::NominalNetwork any;
-  any.step_spread = known_networks().step_spread;
-  doc::NominalLevel& slowest = any.between;
-  for (const NetworkKind& k : network_kinds()) {
-    any.slowdown_high = std::max(any.slowdown_high, k.slowdown_high);
-    if (!k.between || k.name == "wan") continue;
-    const doc::NominalLevel& level = k.level;
-    slowest.efficiency = std::min(slowest.efficiency, level.efficiency);
-    if (level.most_bytes_per_s > 0)
-      slowest.most_bytes_per_s = slowest.most_bytes_per_s > 0
-                                     ? std::min(slowest.most_bytes_per_s, level.most_bytes_per_s)
-                                     : level.most_bytes_per_s;
-    slowest.start_s = std::max(slowest.start_s, level.start_s);
-    slowest.start_spread = std::max(slowest.start_spread, level.start_spread);
-    slowest.transfer_spread = std::max(slowest.transfer_spread, level.transfer_spread);
-    slowest.measurements += level.measurements;
-  }
-  return any;
-}
-
-namespace {
 
 /// One thing that may be measured, and how a Cluster changes that knows it.
 struct Unknown {
@@ -258,6 +199,59 @@ std::string what_to_measure(doc::Cluster cluster, const WidthOf& width_of) {
 }
 
 }  // namespace
+
+const std::vector<NetworkKind>& network_kinds() { return known_networks().kinds; }
+
+doc::Cluster nominal_cluster(std::string_view text) {
+  const std::vector<std::string> parts = split_outside_parentheses(text, ',');
+  if (parts.size() > 2 || parts.front().empty())
+    throw UsageError(fmt::format("expected a network, {}, found \"{}\"", kForm, text));
+  const bool has_inside = parts.front().find(':') == std::string::npos;
+  if (!has_inside && parts.size() > 1)
+    throw UsageError(fmt::format("expected one line between nodes, {}, found \"{}\"", kForm, text));
+  const auto [ranks, inside] = inside_of(has_inside ? parts.front() : "1x");
+  doc::Cluster cluster;
+  cluster.name = std::string(text);
+  cluster.source = "by its kind; nothing of it was measured";
+  cluster.ranks_per_node = ranks;
+  cluster.tensor_s = known_networks().tensor_s;
+  doc::NominalNetwork& nominal = cluster.nominal.emplace();
+  nominal.name = std::string(text);
+  nominal.law = inside->law;
+  nominal.inside = inside->level;
+  nominal.slowdown_high = inside->slowdown_high;
+  nominal.step_spread = known_networks().step_spread;
+  if (inside->slowdown > 1) cluster.contention = {.compute_slowdown = inside->slowdown};
+  if (ranks > 1) cluster.node = link_of(*inside, inside->line_bytes_per_s);
+  if (!has_inside || parts.size() > 1)
+    add_between(parts.back(), cluster);
+  else if (ranks == 1)
+    throw UsageError(fmt::format("expected the line of a node, {}, found \"{}\"", kForm, text));
+  return cluster;
+}
+
+// The slowest number of each kind between nodes, taken one by one. No single kind need be that
+// slow.
+doc::NominalNetwork any_network() {
+  doc::NominalNetwork any;
+  any.step_spread = known_networks().step_spread;
+  doc::NominalLevel& slowest = any.between;
+  for (const NetworkKind& k : network_kinds()) {
+    any.slowdown_high = std::max(any.slowdown_high, k.slowdown_high);
+    if (!k.between || k.name == "wan") continue;
+    const doc::NominalLevel& level = k.level;
+    slowest.efficiency = std::min(slowest.efficiency, level.efficiency);
+    if (level.most_bytes_per_s > 0)
+      slowest.most_bytes_per_s = slowest.most_bytes_per_s > 0
+                                     ? std::min(slowest.most_bytes_per_s, level.most_bytes_per_s)
+                                     : level.most_bytes_per_s;
+    slowest.start_s = std::max(slowest.start_s, level.start_s);
+    slowest.start_spread = std::max(slowest.start_spread, level.start_spread);
+    slowest.transfer_spread = std::max(slowest.transfer_spread, level.transfer_spread);
+    slowest.measurements += level.measurements;
+  }
+  return any;
+}
 
 std::string nominal_note(const doc::Cluster& cluster, int ranks, const WidthOf& width_of) {
   if (!cluster.nominal || !cluster.collectives.empty() || ranks <= 1) return "";

@@ -29,57 +29,11 @@ const doc::CodecCost& calibrated(const doc::Cluster& cluster, const std::string&
       cluster.name, name));
 }
 
-}  // namespace
-
-// A calibrated codec's cost is the base, and rates that are given take the place of its own.
-CodecModel CodecModel::parse(const doc::Component& component, const doc::Cluster& cluster) {
-  doc::OptionReader options(component);
-  CodecModel codec;
-  if (const std::string name = options.text("name", ""); !name.empty())
-    codec.cost = calibrated(cluster, name);
-  const double ratio = options.number("ratio").value_or(1);
-  if (!(ratio >= 1)) options.refuse("ratio", "at least 1");
-  if (const auto rate = options.rate("encode")) codec.cost.encode_bytes_per_s = rate->value;
-  if (const auto rate = options.rate("decode")) codec.cost.decode_bytes_per_s = rate->value;
-  codec.gather = options.choice("exchange", {"sum", "gather"}) == 1;
-  codec.cost.on = static_cast<doc::CodingPlace>(
-      options.choice("on", {doc::kCodingPlaceNames.begin(), doc::kCodingPlaceNames.end()},
-                     to_index(codec.cost.on)));
-  options.finish();
-  codec.set_ratio(ratio);
-  return codec;
-}
-
-// A cast to a narrower wire is priced as the compressor of that name: fp16 or bf16.
-CodecModel CodecModel::cast(DType wire, const doc::Cluster& cluster) {
-  CodecModel codec;
-  codec.is_cast = true;
-  codec.operation = {std::string(doc::kCast), {{"to", std::string(name_of(wire))}}};
-  const doc::Component component{std::string(cast_name(wire)), {}};
-  if (const auto price = price_of(component, cluster.codecs))
-    codec.cost = price->cost,
-    codec.about_cost = about(*price, fmt::format("wire={}", cast_name(wire)));
-  return codec;
-}
-
-std::string_view CodecModel::cast_name(DType wire) {
-  return wire == DType::f16 ? "fp16" : name_of(wire);
-}
-
-// The operation in the Plan says what the codec does to sizes. Costs are no part of it.
-void CodecModel::set_ratio(double dense_over_payload) {
-  ratio = dense_over_payload;
-  operation = {kOperation, {{"ratio", fmt::format("{:g}", ratio)}}};
-  if (gather) operation.options.emplace_back("exchange", "gather");
-}
-
 // Prices of coding. codec_costs.json describes a codec by its work: kernel launches, passes over
 // the bytes, products of matrices. Or it has a time that was measured for so many bytes and
 // tensors. It describes a device by its times for launches, bytes and products. price() multiplies
 // the two, so one row serves for every device. price_of() finds the row for a compressor of a
 // strategy.
-
-namespace {
 
 constexpr std::string_view kAnyCompressor = "any";
 constexpr std::string_view kPowersgd = "powersgd", kAcpsgd = "acpsgd";
@@ -144,16 +98,12 @@ struct CodingDevice {
   double spread = 1;  // doc::CodecCost::spread
 };
 
-CodingDevice device_from(const doc::JsonReader& r) {
-  CodingDevice d;
-  doc::FieldReader v(r);
+void fields(auto& v, doc::Is<CodingDevice> auto& d) {
   v.required("name", d.name);
   v.optional("launch_s", d.launch_s, doc::seconds);
   v.required("bytes_per_s", d.bytes_per_s, doc::positive);
   v.required("flops_per_s", d.flops_per_s, doc::positive);
   v.required("spread", d.spread, doc::positive);
-  v.require_known_keys();
-  return d;
 }
 
 /// The work of a codec, or the time that it took for so many bytes and tensors. Of such a time the
@@ -219,13 +169,55 @@ std::vector<doc::CodecCost> costs_of(const char* list) {
   const doc::JsonReader r(json, place);
   doc::expect_document(r, kCosts);
   std::vector<CodingDevice> devices;
-  for (const doc::JsonReader& item : r.at("devices").items()) devices.push_back(device_from(item));
+  doc::read_value(r.at("devices"), devices);
   std::vector<doc::CodecCost> costs;
   for (const doc::JsonReader& item : r.at(list).items()) costs.push_back(cost_from(item, devices));
   return costs;
 }
 
 }  // namespace
+
+// A calibrated codec's cost is the base, and rates that are given take the place of its own.
+CodecModel CodecModel::parse(const doc::Component& component, const doc::Cluster& cluster) {
+  doc::OptionReader options(component);
+  CodecModel codec;
+  if (const std::string name = options.text("name", ""); !name.empty())
+    codec.cost = calibrated(cluster, name);
+  const double ratio = options.number("ratio").value_or(1);
+  if (!(ratio >= 1)) options.refuse("ratio", "at least 1");
+  if (const auto rate = options.rate("encode")) codec.cost.encode_bytes_per_s = rate->value;
+  if (const auto rate = options.rate("decode")) codec.cost.decode_bytes_per_s = rate->value;
+  codec.gather = options.choice("exchange", {"sum", "gather"}) == 1;
+  codec.cost.on = static_cast<doc::CodingPlace>(
+      options.choice("on", {doc::kCodingPlaceNames.begin(), doc::kCodingPlaceNames.end()},
+                     to_index(codec.cost.on)));
+  options.finish();
+  codec.set_ratio(ratio);
+  return codec;
+}
+
+// A cast to a narrower wire is priced as the compressor of that name: fp16 or bf16.
+CodecModel CodecModel::cast(DType wire, const doc::Cluster& cluster) {
+  CodecModel codec;
+  codec.is_cast = true;
+  codec.operation = {std::string(doc::kCast), {{"to", std::string(name_of(wire))}}};
+  const doc::Component component{std::string(cast_name(wire)), {}};
+  if (const auto price = price_of(component, cluster.codecs))
+    codec.cost = price->cost,
+    codec.about_cost = about(*price, fmt::format("wire={}", cast_name(wire)));
+  return codec;
+}
+
+std::string_view CodecModel::cast_name(DType wire) {
+  return wire == DType::f16 ? "fp16" : name_of(wire);
+}
+
+// The operation in the Plan says what the codec does to sizes. Costs are no part of it.
+void CodecModel::set_ratio(double dense_over_payload) {
+  ratio = dense_over_payload;
+  operation = {kOperation, {{"ratio", fmt::format("{:g}", ratio)}}};
+  if (gather) operation.options.emplace_back("exchange", "gather");
+}
 
 const std::vector<doc::CodecCost>& known_codec_costs() {
   static const std::vector<doc::CodecCost> costs = costs_of("codecs");

@@ -19,29 +19,21 @@ namespace linerate::plan {
 namespace {
 
 /// The channel after some groups: when it is free, and how many of the gradients were sent.
-class Queue {
- public:
-  Queue(const FactorFusionProblem& problem, double free_s, std::size_t others)
-      : problem_(problem), free_s_(free_s), others_(others) {}
+struct Queue {
+  const FactorFusionProblem& problem;
+  double free_s = 0;
+  std::size_t others = 0;
 
   /// Gradients that are ready by then go first, since they were submitted before.
   void send_others_until(double at_s) {
-    for (; others_ < problem_.others.size() && problem_.others[others_].ready_s <= at_s;
-         ++others_) {
-      const Transfer& other = problem_.others[others_];
-      free_s_ = problem_.channel.end_of(std::max(free_s_, other.ready_s), other.seconds);
+    for (; others < problem.others.size() && problem.others[others].ready_s <= at_s; ++others) {
+      const Transfer& other = problem.others[others];
+      free_s = problem.channel.end_of(std::max(free_s, other.ready_s), other.seconds);
     }
   }
   double end_of(double ready_s, std::int64_t elements, std::int64_t factors) const {
-    return problem_.channel.end_of(std::max(free_s_, ready_s),
-                                   problem_.seconds_of(elements, factors));
+    return problem.channel.end_of(std::max(free_s, ready_s), problem.seconds_of(elements, factors));
   }
-  std::size_t others() const { return others_; }
-
- private:
-  const FactorFusionProblem& problem_;
-  double free_s_;
-  std::size_t others_;
 };
 
 /// Ready times that ascend: a group is not sent before the groups that it follows are ready.
@@ -55,24 +47,86 @@ bool begins_kind(const FactorFusionProblem& problem, std::size_t l) {
   return l == 0 || (!problem.kind.empty() && problem.kind[l] != problem.kind[l - 1]);
 }
 
+// Three rules for sending what ranks have inverted, and the best of them. An example: a message
+// takes 2 ms, whatever is in it. Rank 0 is done with inverses at 1, 2 and 2.5 ms, and rank 1 at 4
+// ms.
+// - send_each: messages from 1, 3, 5 and 7 ms on. The last one ends at 9 ms.
+// - send_what_is_done: the first one from 1 to 3 ms, the next two together from 3 to 5 ms, and rank
+//   1's from 5 to 7 ms.
+// - send_each_root: rank 0's three from 2.5 to 4.5 ms, and rank 1's from 4.5 to 6.5 ms. Here the
+//   last rule ends first. If messages grow with what is in them, the other rules may.
+
+/// All of them by `key`, ties by index.
+template <class Key>
+std::vector<std::int32_t> ascending(const BroadcastProblem& problem, Key key) {
+  std::vector<std::int32_t> order(problem.done_s.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, key);
+  return order;
+}
+
+/// What a root has to send, in the order in which it is done.
+using RootQueue = std::span<const std::int32_t>;
+
+/// Roots that have something to send, the lowest first.
+class RootQueues {
+ public:
+  explicit RootQueues(const BroadcastProblem& problem) {
+    const auto root = [&](std::int32_t i) { return problem.root[to_index(i)]; };
+    order_ = ascending(
+        problem, [&](std::int32_t i) { return std::pair(root(i), problem.done_s[to_index(i)]); });
+    for (std::size_t begin = 0, end = 0; begin < order_.size(); begin = end) {
+      while (end < order_.size() && root(order_[end]) == root(order_[begin])) ++end;
+      queues_.push_back(std::span(order_).subspan(begin, end - begin));
+    }
+  }
+  std::vector<RootQueue>& all() { return queues_; }
+
+ private:
+  std::vector<std::int32_t> order_;
+  std::vector<RootQueue> queues_;
+};
+
+/// The channel, which sends one message after the other.
+struct Sending {
+  const BroadcastProblem& problem;
+  double free_s = problem.free_s;
+
+  /// Sends members of one root; returns when they are through.
+  template <typename Members>
+  double send(const Members& members) {
+    double done_s = 0;
+    std::int64_t elements = 0, count = 0;
+    for (const std::int32_t i : members) {
+      done_s = std::max(done_s, problem.done_s[to_index(i)]);
+      elements += problem.elements[to_index(i)], ++count;
+    }
+    return free_s = problem.channel.end_of(std::max(free_s, done_s),
+                                           problem.seconds_of(elements, count));
+  }
+};
+
+template <typename Members>
+void add_message(const Members& members, Broadcasts& out) {
+  out.order.insert(out.order.end(), members.begin(), members.end());
+  out.ends.push_back(static_cast<std::int32_t>(out.order.size()));
+}
+
 }  // namespace
 
 double finish_s(const FactorFusionProblem& problem, const FactorGroups& groups) {
   const std::vector<double> ready = ready_prefixes(problem);
-  double free_s = 0;
-  std::size_t others = 0;
+  Queue queue{problem};
   std::int32_t begin = 0;
   for (const std::int32_t end : groups) {
     std::int64_t elements = 0;
     for (std::int32_t l = begin; l < end; ++l) elements += problem.elements[to_index(l)];
     const double at_s = ready[to_index(end) - 1];
-    Queue queue(problem, free_s, others);
     queue.send_others_until(at_s);
-    free_s = queue.end_of(at_s, elements, end - begin);
-    others = queue.others();
+    queue.free_s = queue.end_of(at_s, elements, end - begin);
     begin = end;
   }
-  return free_s;
+  return queue.free_s;
 }
 
 FactorGroups fuse_optimally(const FactorFusionProblem& problem) {
@@ -89,7 +143,7 @@ FactorGroups fuse_optimally(const FactorFusionProblem& problem) {
   // Offers the groups that begin after prefix i, each one factor longer than the one before. A
   // group ends where another kind begins. Prefixes up to i are final.
   for (std::size_t i = 0; i < ready.size(); ++i) {
-    Queue queue(problem, best[i].end_s, best[i].others);
+    Queue queue{problem, best[i].end_s, best[i].others};
     const std::int32_t groups = best[i].groups + 1;
     std::int64_t elements = 0;
     for (std::size_t j = i; j < ready.size() && (j == i || !begins_kind(problem, j)); ++j) {
@@ -98,7 +152,7 @@ FactorGroups fuse_optimally(const FactorFusionProblem& problem) {
       const double end_s = queue.end_of(ready[j], elements, static_cast<std::int64_t>(j - i + 1));
       Prefix& prefix = best[j + 1];
       if (end_s < prefix.end_s || (end_s == prefix.end_s && groups < prefix.groups))
-        prefix = {end_s, groups, i, queue.others()};
+        prefix = {end_s, groups, i, queue.others};
     }
   }
   FactorGroups ends;
@@ -149,80 +203,6 @@ FactorGroups fuse_each_kind(const FactorFusionProblem& problem) {
   return groups;
 }
 
-// Three rules for sending what ranks have inverted, and the best of them. An example: a message
-// takes 2 ms, whatever is in it. Rank 0 is done with inverses at 1, 2 and 2.5 ms, and rank 1 at 4
-// ms.
-// - send_each: messages from 1, 3, 5 and 7 ms on. The last one ends at 9 ms.
-// - send_what_is_done: the first one from 1 to 3 ms, the next two together from 3 to 5 ms, and rank
-//   1's from 5 to 7 ms.
-// - send_each_root: rank 0's three from 2.5 to 4.5 ms, and rank 1's from 4.5 to 6.5 ms. Here the
-//   last rule ends first. If messages grow with what is in them, the other rules may.
-
-namespace {
-
-/// All of them by `key`, ties by index.
-template <class Key>
-std::vector<std::int32_t> ascending(const BroadcastProblem& problem, Key key) {
-  std::vector<std::int32_t> order(problem.done_s.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, key);
-  return order;
-}
-
-/// What a root has to send, in the order in which it is done.
-using RootQueue = std::span<const std::int32_t>;
-
-/// Roots that have something to send, the lowest first.
-class RootQueues {
- public:
-  explicit RootQueues(const BroadcastProblem& problem) {
-    const auto root = [&](std::int32_t i) { return problem.root[to_index(i)]; };
-    order_ = ascending(
-        problem, [&](std::int32_t i) { return std::pair(root(i), problem.done_s[to_index(i)]); });
-    for (std::size_t begin = 0, end = 0; begin < order_.size(); begin = end) {
-      while (end < order_.size() && root(order_[end]) == root(order_[begin])) ++end;
-      queues_.push_back(std::span(order_).subspan(begin, end - begin));
-    }
-  }
-  std::vector<RootQueue>& all() { return queues_; }
-
- private:
-  std::vector<std::int32_t> order_;
-  std::vector<RootQueue> queues_;
-};
-
-/// The channel, which sends one message after the other.
-class Sending {
- public:
-  explicit Sending(const BroadcastProblem& problem) : problem_(problem), free_s_(problem.free_s) {}
-
-  /// Sends members of one root; returns when they are through.
-  template <typename Members>
-  double send(const Members& members) {
-    double done_s = 0;
-    std::int64_t elements = 0, count = 0;
-    for (const std::int32_t i : members) {
-      done_s = std::max(done_s, problem_.done_s[to_index(i)]);
-      elements += problem_.elements[to_index(i)], ++count;
-    }
-    return free_s_ = problem_.channel.end_of(std::max(free_s_, done_s),
-                                             problem_.seconds_of(elements, count));
-  }
-  double free_s() const { return free_s_; }
-
- private:
-  const BroadcastProblem& problem_;
-  double free_s_;
-};
-
-template <typename Members>
-void add_message(const Members& members, Broadcasts& out) {
-  out.order.insert(out.order.end(), members.begin(), members.end());
-  out.ends.push_back(static_cast<std::int32_t>(out.order.size()));
-}
-
-}  // namespace
-
 std::vector<std::span<const std::int32_t>> messages_of(std::span<const std::int32_t> order,
                                                        std::span<const std::int32_t> ends) {
   std::vector<std::span<const std::int32_t>> messages;
@@ -243,14 +223,14 @@ Broadcasts send_each(const BroadcastProblem& problem) {
 
 Broadcasts send_what_is_done(const BroadcastProblem& problem) {
   Broadcasts all;
-  Sending channel(problem);
+  Sending channel{problem};
   const auto head_s = [&](const RootQueue& queue) {
     return problem.done_s[to_index(queue.front())];
   };
   RootQueues roots(problem);
   for (std::vector<RootQueue>& queues = roots.all(); !queues.empty();) {
     const auto next = std::ranges::min_element(queues, {}, head_s);
-    const double now_s = std::max(channel.free_s(), head_s(*next));
+    const double now_s = std::max(channel.free_s, head_s(*next));
     std::size_t done = 1;
     while (done < next->size() && problem.done_s[to_index((*next)[done])] <= now_s) ++done;
     channel.send(next->first(done));
@@ -273,7 +253,7 @@ Broadcasts send_each_root(const BroadcastProblem& problem) {
 
 std::vector<double> ends_s(const BroadcastProblem& problem, const Broadcasts& broadcasts) {
   std::vector<double> ends;
-  Sending channel(problem);
+  Sending channel{problem};
   for (const auto message : messages_of(broadcasts.order, broadcasts.ends))
     ends.push_back(channel.send(message));
   return ends;

@@ -564,11 +564,7 @@ Placement place_by_threshold(const PlacementProblem& problem, std::int64_t theta
 }
 
 Placement place_longest_first(const PlacementProblem& problem) {
-  std::vector<std::int32_t> owner = nobody(problem);
-  LeastLoaded<double> ranks(problem.ranks);
-  for (const std::int32_t i : descending(problem.inverse_s))
-    owner[to_index(i)] = ranks.add(problem.inverse_s[to_index(i)]).second;
-  return place_on(problem, std::move(owner));
+  return place_on(problem, place_layers(problem.inverse_s, problem.ranks, 1));
 }
 
 Placement place_in_turn(const PlacementProblem& problem) {

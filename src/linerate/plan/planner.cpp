@@ -12,7 +12,6 @@
 #include "linerate/doc/step_speed.hpp"
 #include "linerate/doc/validate.hpp"
 #include "linerate/plan/codec.hpp"
-#include "linerate/plan/pass/factor_groups.hpp"
 
 namespace linerate::plan {
 namespace {

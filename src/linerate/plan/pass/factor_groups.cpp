@@ -6,7 +6,7 @@
 // That end is not all that counts: inverses begin when their factors arrive, and directions need
 // gradients too. So best_for_inverses() places the inverses for several candidates and takes the
 // one whose step ends first. It also tries whether gradients had better wait for factors.
-#include "linerate/plan/pass/factor_groups.hpp"
+#include "linerate/plan/passes.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -9,7 +9,6 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/plan/kfac/factor_fusion.hpp"
-#include "linerate/plan/pass/factor_groups.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -127,7 +126,7 @@ class Factors {
     if (last == step_.backward_end) step_.backward_end = group.packed;
   }
 
-  // Groups and buckets stand on the network in the order of factor_groups.hpp: a group before its
+  // Groups and buckets stand on the network in the order of factor_groups.cpp: a group before its
   // bucket. Factors that are packed after backward may be packed after the last bucket's decode, if
   // computation waits for a coded bucket. Then their sum comes after all collectives of that
   // bucket.
@@ -181,16 +180,8 @@ class Factors {
   Handle behind_forward_ = kNoTask;
 };
 
-}  // namespace
-
-void add_factors(const PassInput& input, StepDraft& step) {
-  if (input.curvature && input.update.factors) Factors(input, step).run();
-}
-
 // K-FAC's inverses: by every rank, or by their owner, which sends them; in the order of
 // kfac/placement.hpp, as averages arrive or after all of them.
-
-namespace {
 
 // Puts the inverses into the compute lane in the placement's order, each before the first average
 // that no inverse so far needs. So ranks invert while later factors travel.
@@ -302,16 +293,8 @@ class Inverses {
   std::vector<bool> is_sent_;  // by factor
 };
 
-}  // namespace
-
-void add_inverses(const PassInput& input, StepDraft& step) {
-  if (input.curvature && input.update.inverses) Inverses(input, step).run();
-}
-
 // K-FAC's directions. A gradient is multiplied by the inverses of its layer's factors, on the ranks
 // that hold those. From there the direction goes to the others; then the KL clip follows.
-
-namespace {
 
 // A layer's direction is its gradient between the inverses of A and G. It is made as soon as the
 // gradient and both inverses are there. The compute lane runs in order, so the order of layers
@@ -506,6 +489,14 @@ class Preconditioning {
 };
 
 }  // namespace
+
+void add_factors(const PassInput& input, StepDraft& step) {
+  if (input.curvature && input.update.factors) Factors(input, step).run();
+}
+
+void add_inverses(const PassInput& input, StepDraft& step) {
+  if (input.curvature && input.update.inverses) Inverses(input, step).run();
+}
 
 void add_preconditioning(const PassInput& input, StepDraft& step) {
   if (input.curvature) Preconditioning(input, step).run();

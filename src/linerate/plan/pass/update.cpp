@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "linerate/core/index.hpp"
-#include "linerate/plan/pass/factor_groups.hpp"
 
 namespace linerate::plan {
 
@@ -87,55 +86,9 @@ std::int64_t flags_of(const PassInput& input) {
          (input.compression ? doc::kCompressedStepFlags : doc::kStepFlags);
 }
 
-}  // namespace
-
-// Flags are numbers at the end of the last bucket, so the bucket's all-reduce also sums them. A
-// flag is up if its sum is above zero. A message of its own would cost a start-up. The bucket then
-// waits for the end of backward.
-void add_flags(const PassInput& input, StepDraft& step) {
-  const bool summed_as_it_is = !input.compression && (!input.codec || input.codec->is_cast);
-  if (!input.housekeeping || !summed_as_it_is || input.form.gather) return;
-  // Every rank has to know the flags before the second half of the exchange.
-  if (input.schedule == Schedule::decoupled) return;
-  doc::Payload& last = step.graph->payloads.back();
-  last.flags = flags_of(input);
-  last.elements += last.flags;
-  last.padded += last.flags;
-  const auto bucket = static_cast<std::int32_t>(step.graph->payloads.size() - 1);
-  step.flags_packed = append_copy(bucket, "pack", step);
-  step.tasks.wait(step.flags_packed, step.backward_end);
-  step.backward_end = step.flags_packed;
-}
-
-// The flags, if none ride with a bucket, then the buffers; both are unpacked at the end. The
-// optimizer waits for the unpacking (StepDraft::settling).
-void add_housekeeping(const PassInput& input, StepDraft& step) {
-  if (!input.housekeeping) return;
-  if (input.weighted) add_samples(step);
-  std::vector<Message> messages;
-  if (step.flags_packed != kNoTask)
-    messages.push_back(
-        {static_cast<std::int32_t>(step.exchanges.size() - 1), step.exchanges.back().received});
-  else
-    messages.push_back(send(add_payload(doc::Content::flags, DType::u8, flags_of(input), step),
-                            doc::TaskKind::all_reduce, "max", -1, step));
-  if (input.housekeeping->buffer_bytes > 0)
-    messages.push_back(
-        send(add_payload(doc::Content::buffers, DType::u8, input.housekeeping->buffer_bytes, step),
-             doc::TaskKind::broadcast, "move", 0, step));
-  for (const Message& message : messages) receive(message, step);
-  // When the flags are read all gradients are there, or nothing that the step's end needs.
-  if (input.schedule == Schedule::decoupled) return;
-  for (const BucketExchange& x : step.exchanges)
-    if (x.received != messages.front().collective)
-      step.tasks.wait(step.settling.front(), x.received);
-}
-
 // The first pass. Forward, backward and the rest of the step become tasks of the compute lane, as
 // the Workload times them. They are observed tasks: in training autograd runs them and reports
 // their ends.
-
-namespace {
 
 constexpr std::string_view kAutograd = "autograd";
 
@@ -191,6 +144,48 @@ void add_backward(const doc::Workload& w, bool in_training, StepDraft& step) {
 }
 
 }  // namespace
+
+// Flags are numbers at the end of the last bucket, so the bucket's all-reduce also sums them. A
+// flag is up if its sum is above zero. A message of its own would cost a start-up. The bucket then
+// waits for the end of backward.
+void add_flags(const PassInput& input, StepDraft& step) {
+  const bool summed_as_it_is = !input.compression && (!input.codec || input.codec->is_cast);
+  if (!input.housekeeping || !summed_as_it_is || input.form.gather) return;
+  // Every rank has to know the flags before the second half of the exchange.
+  if (input.schedule == Schedule::decoupled) return;
+  doc::Payload& last = step.graph->payloads.back();
+  last.flags = flags_of(input);
+  last.elements += last.flags;
+  last.padded += last.flags;
+  const auto bucket = static_cast<std::int32_t>(step.graph->payloads.size() - 1);
+  step.flags_packed = append_copy(bucket, "pack", step);
+  step.tasks.wait(step.flags_packed, step.backward_end);
+  step.backward_end = step.flags_packed;
+}
+
+// The flags, if none ride with a bucket, then the buffers; both are unpacked at the end. The
+// optimizer waits for the unpacking (StepDraft::settling).
+void add_housekeeping(const PassInput& input, StepDraft& step) {
+  if (!input.housekeeping) return;
+  if (input.weighted) add_samples(step);
+  std::vector<Message> messages;
+  if (step.flags_packed != kNoTask)
+    messages.push_back(
+        {static_cast<std::int32_t>(step.exchanges.size() - 1), step.exchanges.back().received});
+  else
+    messages.push_back(send(add_payload(doc::Content::flags, DType::u8, flags_of(input), step),
+                            doc::TaskKind::all_reduce, "max", -1, step));
+  if (input.housekeeping->buffer_bytes > 0)
+    messages.push_back(
+        send(add_payload(doc::Content::buffers, DType::u8, input.housekeeping->buffer_bytes, step),
+             doc::TaskKind::broadcast, "move", 0, step));
+  for (const Message& message : messages) receive(message, step);
+  // When the flags are read all gradients are there, or nothing that the step's end needs.
+  if (input.schedule == Schedule::decoupled) return;
+  for (const BucketExchange& x : step.exchanges)
+    if (x.received != messages.front().collective)
+      step.tasks.wait(step.settling.front(), x.received);
+}
 
 bool layers_are_timed(const doc::Workload& workload) {
   return every_layer_timed(workload) &&

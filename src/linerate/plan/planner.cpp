@@ -55,6 +55,28 @@ void check_decoupled(const Kfac& kfac, const std::string& strategy) {
                     strategy));
 }
 
+// Makes Plans of one Workload for one network after another. A Plan has a variant for each kind of
+// step. Kinds differ in the compressor's phase, in what K-FAC updates and in the other collectives.
+// In training each has a weighted variant, too. What does not depend on the network is made once:
+// names, schedule, and the computation. For each Plan and each variant, make() copies the
+// computation, lets the exchange cut buckets, and runs the passes of passes.hpp over them. At last
+// the draft becomes a TaskGraph.
+
+/// Adds edges between any two variants, because any step may follow any other.
+void join_all(const std::vector<StepBorder>& borders, doc::Plan& plan) {
+  for (std::size_t from = 0; from < borders.size(); ++from)
+    for (std::size_t to = 0; to < borders.size(); ++to)
+      join_steps(borders[from], plan.variants[from], borders[to], static_cast<std::int32_t>(to));
+}
+
+/// The intervals, in steps, of the Workload's other collectives. Training sends none of them.
+std::vector<int> every_of(const doc::Workload& workload, const PlanOptions& options) {
+  std::vector<int> every;
+  if (!options.housekeeping)
+    for (const doc::OtherCollective& o : workload.other_collectives) every.push_back(o.every);
+  return every;
+}
+
 }  // namespace
 
 // A cast of wire= is a codec too, unless a codec is given. K-FAC that searches its order may send
@@ -224,6 +246,12 @@ std::vector<std::string> Planner::caveats(const doc::Workload& workload,
   return notes;
 }
 
+void require_gradients(const doc::Workload& workload) {
+  if (workload.gradients.empty())
+    throw InputError(workload.name.empty() ? "workload" : workload.name,
+                     "has no gradients: nothing to exchange");
+}
+
 Traits traits_of(const doc::Strategy& given) {
   const doc::Strategy strategy = with_exchange(given);
   const ExchangeEntry& entry = exchanges().at(strategy.exchange.name);
@@ -238,32 +266,6 @@ doc::Plan make_plan(const doc::Workload& workload, const doc::Cluster& cluster,
   if (options.cost) return planner.plan(workload, *options.cost, ranks, options);
   return planner.plan(workload, cost::CostModel(cluster), ranks, options);
 }
-
-// Makes Plans of one Workload for one network after another. A Plan has a variant for each kind of
-// step. Kinds differ in the compressor's phase, in what K-FAC updates and in the other collectives.
-// In training each has a weighted variant, too. What does not depend on the network is made once:
-// names, schedule, and the computation. For each Plan and each variant, make() copies the
-// computation, lets the exchange cut buckets, and runs the passes of passes.hpp over them. At last
-// the draft becomes a TaskGraph.
-
-namespace {
-
-/// Adds edges between any two variants, because any step may follow any other.
-void join_all(const std::vector<StepBorder>& borders, doc::Plan& plan) {
-  for (std::size_t from = 0; from < borders.size(); ++from)
-    for (std::size_t to = 0; to < borders.size(); ++to)
-      join_steps(borders[from], plan.variants[from], borders[to], static_cast<std::int32_t>(to));
-}
-
-/// The intervals, in steps, of the Workload's other collectives. Training sends none of them.
-std::vector<int> every_of(const doc::Workload& workload, const PlanOptions& options) {
-  std::vector<int> every;
-  if (!options.housekeeping)
-    for (const doc::OtherCollective& o : workload.other_collectives) every.push_back(o.every);
-  return every;
-}
-
-}  // namespace
 
 /// One Plan of the series.
 struct PlanSeries::Request {
@@ -299,9 +301,7 @@ PlanSeries::PlanSeries(const Planner& planner, const doc::Workload& workload,
       options_(options),
       kinds_(step_kinds(planner.compression_ ? planner.compression_->phases() : compress::Phases{},
                         planner.kfac_, every_of(workload, options))) {
-  if (workload.gradients.empty())
-    throw InputError(workload.name.empty() ? "workload" : workload.name,
-                     "has no gradients: nothing to exchange");
+  require_gradients(workload);
   planner.check_turns(workload);
   plan_.strategy = planner.text();
   plan_.workload = workload.name;

@@ -94,6 +94,9 @@ class Planner {
   Traits traits_;
 };
 
+/// Throws InputError for a Workload without gradients.
+void require_gradients(const doc::Workload& workload);
+
 /// Planner::traits() without a Cluster: codecs are not read. Throws UsageError for unknown names
 /// and options of the exchange.
 [[nodiscard]] Traits traits_of(const doc::Strategy& strategy);

@@ -27,9 +27,9 @@
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/sim/predicted_step.hpp"
 #include "linerate/sim/rank_classes.hpp"
 #include "linerate/sim/simulate.hpp"
+#include "linerate/sim/predicted_step.hpp"
 #include "linerate/sim/simulator.hpp"
 #include "linerate/whatif/preset_model.hpp"
 
@@ -101,9 +101,7 @@ class Asking {
       note(
           "zhang2020 divides transfers by the compression ratio, so encoding and decoding count as "
           "taking no time");
-    if (workload_.gradients.empty())
-      throw InputError(workload_.name.empty() ? "workload" : workload_.name,
-                       "has no gradients: nothing to exchange");
+    plan::require_gradients(workload_);
     if (!one_rank_s_)
       note(
           "the Workload does not know its one-rank step, so step times and scaling factors are "

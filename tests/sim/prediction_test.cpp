@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "linerate/plan/make_plan.hpp"
-#include "linerate/sim/predicted_step.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/sim/simulator.hpp"
 #include "plan/planned.hpp"

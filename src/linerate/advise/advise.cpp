@@ -27,7 +27,7 @@
 #include "linerate/doc/validate.hpp"
 #include "linerate/plan/codec.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/sim/predicted_step.hpp"
+#include "linerate/sim/simulator.hpp"
 
 namespace linerate::advise {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "linerate/doc/step_speed.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/sim/predicted_step.hpp"
+#include "linerate/sim/simulator.hpp"
 
 namespace linerate::advise {
 namespace {

@@ -25,7 +25,7 @@ struct Outcome {
   double communication_s = 0;  // network time a step, hidden or not
   doc::Plan plan;
   plan::Traits traits;
-  std::optional<double> crowded_s;  // sim/predicted_step.hpp
+  std::optional<double> crowded_s;  // sim/simulator.hpp
   std::vector<std::string> notes;   // on its compressor (Planner::coding_caveats)
   bool coding_is_bound = false;     // Planner::coding_is_bound()
   double coding_spread = 1;         // Planner::coding_spread()

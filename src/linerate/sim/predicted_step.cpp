@@ -5,7 +5,7 @@
 //
 // An example: a step of 100 ms with 97 to 103 ms by its collectives. T_1 was measured to within 4
 // ms. The step is then 95 to 105 ms, since hypot(3, 4) = 5.
-#include "linerate/sim/predicted_step.hpp"
+#include "linerate/sim/simulator.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,6 @@
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/doc/validate.hpp"
-#include "linerate/sim/simulate.hpp"
 
 namespace linerate::sim {
 namespace {
@@ -99,39 +98,11 @@ doc::Bounded with_interval_of_coding(doc::Bounded step_s, const doc::Plan& plan,
   return widened(step_s, step_s.value - quick_s, slow_s - step_s.value);
 }
 
-}  // namespace
-
-bool has_coding(const doc::Plan& plan) {
-  const std::vector<doc::Task>& tasks = plan.variants.back().tasks;
-  return std::any_of(tasks.begin(), tasks.end(), takes_coding_time);
-}
-
-PredictedStep predicted_step(const SimResult& result, const doc::Plan& plan,
-                             const doc::Workload& workload, const cost::CostModel& model,
-                             Simulator& simulator, double coding_spread) {
-  const auto of_run = [&](const SimResult& r) {
-    return with_interval_of_processors(with_interval_of_t1(r.step(), workload, model), plan, model,
-                                       r.communication_s);
-  };
-  PredictedStep predicted{
-      with_interval_of_coding(of_run(result), plan, model, simulator, coding_spread), {}};
-  // Every rank codes at about the same time, each on the one thread that it was measured on.
-  const double times = ranks_per_core(model.cluster(), plan.ranks);
-  if (times <= 1 || !has_coding(plan)) return predicted;
-  const SimResult crowded = simulator.simulate(with_slower_coding(plan, times), model);
-  predicted.crowded_s = crowded.step_s;
-  predicted.step_s.high =
-      std::max(predicted.step_s.high_or_value(), of_run(crowded).high_or_value());
-  return predicted;
-}
-
 // Writes a simulated cycle as the Timeline that training would record, so that `compare` and
 // `report` read both in one way. Three things differ between a simulation and a recording. A
 // simulation has tasks without duration, which are left out. It has a backward task for each
 // gradient, and training records one event a layer; join_with_last() joins them. And it has classes
 // of ranks, and a Timeline has ranks; every shown rank gets the times of its class.
-
-namespace {
 
 using doc::Event;
 using doc::Task;
@@ -249,6 +220,30 @@ class Writer {
 };
 
 }  // namespace
+
+bool has_coding(const doc::Plan& plan) {
+  const std::vector<doc::Task>& tasks = plan.variants.back().tasks;
+  return std::any_of(tasks.begin(), tasks.end(), takes_coding_time);
+}
+
+PredictedStep predicted_step(const SimResult& result, const doc::Plan& plan,
+                             const doc::Workload& workload, const cost::CostModel& model,
+                             Simulator& simulator, double coding_spread) {
+  const auto of_run = [&](const SimResult& r) {
+    return with_interval_of_processors(with_interval_of_t1(r.step(), workload, model), plan, model,
+                                       r.communication_s);
+  };
+  PredictedStep predicted{
+      with_interval_of_coding(of_run(result), plan, model, simulator, coding_spread), {}};
+  // Every rank codes at about the same time, each on the one thread that it was measured on.
+  const double times = ranks_per_core(model.cluster(), plan.ranks);
+  if (times <= 1 || !has_coding(plan)) return predicted;
+  const SimResult crowded = simulator.simulate(with_slower_coding(plan, times), model);
+  predicted.crowded_s = crowded.step_s;
+  predicted.step_s.high =
+      std::max(predicted.step_s.high_or_value(), of_run(crowded).high_or_value());
+  return predicted;
+}
 
 doc::Timeline predicted_timeline(const doc::Plan& plan, const doc::Workload& workload,
                                  const cost::CostModel& model) {

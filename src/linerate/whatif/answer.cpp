@@ -29,7 +29,6 @@
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/rank_classes.hpp"
 #include "linerate/sim/simulate.hpp"
-#include "linerate/sim/predicted_step.hpp"
 #include "linerate/sim/simulator.hpp"
 #include "linerate/whatif/preset_model.hpp"
 

@@ -95,31 +95,27 @@ doc::Bounded parse_ratio(std::string_view text) {
   return ratio;
 }
 
-struct Runs {
-  doc::Strategy strategy;
-  std::string text;
-  bool dense = true;  // takes the uncompressed steps
-  std::vector<double> steps;
-  int missed = 0;
-};
-
-Runs no_runs_yet(const std::string& given) {
-  Runs runs;
-  runs.strategy = doc::parse_strategy(given);
-  runs.text = doc::to_text(runs.strategy);
-  runs.dense = !plan::traits_of(runs.strategy).changes_convergence;
-  return runs;
+/// What no run has shown of a strategy.
+compare::Learned unlearned(const std::string& given) {
+  const doc::Strategy strategy = doc::parse_strategy(given);
+  compare::Learned none;
+  none.strategy = doc::to_text(strategy);
+  if (!plan::traits_of(strategy).changes_convergence) none.role = doc::Role::fp32;
+  return none;
 }
 
 constexpr std::string_view kRunKeys[] = {"strategy", "seed", "steps"};
 constexpr std::string_view kResultsKeys[] = {"document", "schema", "target", "source", "runs"};
 
-std::vector<Runs> read_runs(const doc::JsonReader& reader) {
-  std::vector<Runs> all;
-  for (const doc::JsonReader& run : reader.at("runs").items()) {
-    Runs runs = run.at("strategy").parsed(no_runs_yet);
-    auto found = std::ranges::find(all, runs.text, &Runs::text);
-    if (found == all.end()) found = all.insert(all.end(), std::move(runs));
+/// By strategy of a results file, in order of appearance. All that take the uncompressed steps are
+/// what the others are compared with.
+std::vector<compare::Learned> learned_of(const doc::JsonReader& results) {
+  std::vector<compare::Learned> all;
+  std::vector<double> dense;
+  for (const doc::JsonReader& run : results.at("runs").items()) {
+    compare::Learned learned = run.at("strategy").parsed(unlearned);
+    auto found = std::ranges::find(all, learned.strategy, &compare::Learned::strategy);
+    if (found == all.end()) found = all.insert(all.end(), std::move(learned));
     run.require_known_keys(kRunKeys);
     if (!run.has("steps")) {  // null: the run ended without the target
       (void)run.at("steps");
@@ -128,28 +124,21 @@ std::vector<Runs> read_runs(const doc::JsonReader& reader) {
     }
     const double steps = run.at("steps").number();
     if (!(steps > 0)) run.at("steps").refuse("more than 0 steps, or null");
-    found->steps.push_back(steps);
+    found->steps_to_target.push_back(steps);
+    if (found->role == doc::Role::fp32) dense.push_back(steps);
   }
+  if (dense.empty())
+    results.fail("no uncompressed run reached the target, so there is nothing to compare with");
+  for (compare::Learned& l : all)
+    if (!l.steps_to_target.empty()) l.steps_ratio = compare::steps_ratio(l.steps_to_target, dense);
   return all;
 }
 
-std::vector<StepsToTarget> entries_of(const doc::JsonReader& reader, const std::string& place) {
-  const std::vector<Runs> all = read_runs(reader);
-  std::vector<double> dense;
-  for (const Runs& runs : all)
-    if (runs.dense) dense.insert(dense.end(), runs.steps.begin(), runs.steps.end());
-  if (dense.empty())
-    reader.fail("no uncompressed run reached the target, so there is nothing to compare with");
-  std::vector<StepsToTarget> entries;
-  for (const Runs& runs : all) {
-    if (runs.dense) continue;
-    StepsToTarget entry = entry_of(runs.strategy);
-    entry.source = place;
-    entry.missed = runs.missed;
-    if (!runs.steps.empty()) entry.ratio = compare::steps_ratio(runs.steps, dense);
-    entries.push_back(std::move(entry));
-  }
-  return entries;
+std::vector<compare::Learned> learned_of(const doc::Evaluation& evaluation) {
+  std::vector<compare::Learned> all;
+  for (const doc::Setup& setup : evaluation.setups)
+    for (compare::Learned& l : compare::learned(setup)) all.push_back(std::move(l));
+  return all;
 }
 
 /// The key under which a strategy's runs are pooled. Neither the cut into buckets nor the exchange
@@ -184,28 +173,25 @@ StepsToTarget entry_of(const Pooled& pooled) {
   return entry;
 }
 
-std::vector<StepsToTarget> entries_of(const doc::Evaluation& evaluation, const std::string& place) {
-  std::vector<std::pair<std::string, Pooled>> all;  // by key, in order of appearance
-  for (const doc::Setup& setup : evaluation.setups)
-    for (const compare::Learned& learned : compare::learned(setup)) {
-      const doc::Strategy strategy = doc::parse_strategy(learned.strategy);
-      if (!plan::traits_of(strategy).changes_convergence) continue;
-      const doc::Strategy key = key_of(learned.strategy);
-      auto found = std::ranges::find(all, doc::to_text(key), [](const auto& x) { return x.first; });
-      if (found == all.end()) {
-        found = all.insert(all.end(), {doc::to_text(key), Pooled{}});
-        found->second.entry = entry_of(key);
-        found->second.entry.source = place;
-      }
-      found->second.entry.missed += learned.missed;
-      if (learned.steps_ratio) found->second.ratios.push_back(*learned.steps_ratio);
+/// The entries of compressed strategies, in order of appearance, pooled by `key_of`.
+std::vector<StepsToTarget> entries_of(const std::vector<compare::Learned>& learned,
+                                      doc::Strategy (*key_of)(const std::string&),
+                                      const std::string& place) {
+  std::vector<Pooled> all;
+  for (const compare::Learned& l : learned) {
+    if (!plan::traits_of(doc::parse_strategy(l.strategy)).changes_convergence) continue;
+    const doc::Strategy key = key_of(l.strategy);
+    auto found = std::ranges::find(all, doc::to_text(key),
+                                   [](const Pooled& p) { return doc::to_text(p.entry.key); });
+    if (found == all.end()) {
+      found = all.insert(all.end(), {entry_of(key), {}});
+      found->entry.source = place;
     }
+    found->entry.missed += l.missed;
+    if (l.steps_ratio) found->ratios.push_back(*l.steps_ratio);
+  }
   std::vector<StepsToTarget> entries;
-  for (const auto& [key, pooled] : all) entries.push_back(entry_of(pooled));
-  if (entries.empty())
-    throw InputError(place,
-                     "expected trainings of compressed strategies, found none; run linerate "
-                     "evaluate with --seeds");
+  for (const Pooled& pooled : all) entries.push_back(entry_of(pooled));
   return entries;
 }
 
@@ -232,12 +218,19 @@ std::vector<StepsToTarget> steps_to_target_from_json(const std::string& text,
                                                      const std::string& place) {
   const doc::Json json = doc::parse_json(text, place);
   const doc::JsonReader given(json, place);
-  if (given.has("document") && given.at("document").string() == "evaluation")
-    return entries_of(doc::evaluation_from_json(text, place), place);
+  if (given.has("document") && given.at("document").string() == "evaluation") {
+    std::vector<StepsToTarget> entries =
+        entries_of(learned_of(doc::evaluation_from_json(text, place)), key_of, place);
+    if (!entries.empty()) return entries;
+    throw InputError(place,
+                     "expected trainings of compressed strategies, found none; run linerate "
+                     "evaluate with --seeds");
+  }
   doc::expect_document(given, {"steps-to-target"});
-  std::vector<StepsToTarget> entries = entries_of(given, place);
+  const std::vector<compare::Learned> learned = learned_of(given);
   given.require_known_keys(kResultsKeys);
-  return entries;
+  return entries_of(
+      learned, [](const std::string& s) { return doc::parse_strategy(s); }, place);
 }
 
 std::vector<StepsToTarget> read_steps_to_target(const std::string& text) {

@@ -107,7 +107,7 @@ void bench_search(const cost::CostCurve& curve) {
 
 /// Its step against the same strategy, judged alone.
 void check_advice(const doc::Advice& advice, const doc::Workload& w, const doc::Cluster& c) {
-  advise::Evaluator evaluator(w, c, c.ranks, std::nullopt);
+  advise::Evaluator evaluator(w, c, c.ranks, {});
   for (const char* strategy : {"ddp", "optimal", "dear"}) {
     const auto found =
         std::find_if(advice.candidates.begin(), advice.candidates.end(),

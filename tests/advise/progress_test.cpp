@@ -77,17 +77,17 @@ std::vector<doc::Strategy> parsed(const std::vector<const char*>& texts) {
 /// Many gradients take several threads; the answer is that of one candidate after the other.
 TEST(SideBySide, CandidatesAreJudgedAsTheyAreAlone) {
   const doc::Workload w = workload(1200);
-  Evaluator evaluator(w, cluster(10), 4, std::nullopt);
+  Evaluator evaluator(w, cluster(10), 4, {});
   const auto strategies = parsed({"ddp", "bulk", "optimal", "dear", "horovod", "mg-wfbp"});
-  const std::vector<Judged> together = judge_all(evaluator, strategies, std::nullopt, {});
+  const std::vector<Judged> together = judge_all(evaluator, strategies, std::nullopt);
   ASSERT_EQ(together.size(), strategies.size());
   for (std::size_t i = 0; i < strategies.size(); ++i) {
-    const doc::Candidate alone = judge(evaluator, strategies[i], std::nullopt, {}).candidate;
+    const doc::Candidate alone = judge(evaluator, strategies[i], std::nullopt).candidate;
     EXPECT_EQ(together[i].candidate.strategy, alone.strategy);
     EXPECT_EQ(together[i].candidate.step_s->value, alone.step_s->value);
     EXPECT_EQ(together[i].candidate.memory_bytes, alone.memory_bytes);
   }
-  EXPECT_EQ(winner(evaluator, strategies, std::nullopt, {}), winner(together, {}));
+  EXPECT_EQ(winner(evaluator, strategies, std::nullopt), winner(together, {}));
 }
 
 /// winner() simulates the interval of few; it names what all of them would.
@@ -97,7 +97,6 @@ TEST(Winner, IsTheSameAsIfAllIntervalsWereSimulated) {
   measured.cores = 2;
   measured.collectives = {
       {.ranks = 4, .segments = {{1, std::int64_t{1} << 40, 30e-6, 1.2e-9, 0.6, 1.7}}}};
-  Evaluator evaluator(w, measured, 4, std::nullopt);
   const auto strategies = parsed({"ddp", "bulk", "optimal", "dear", "horovod", "ddp(bucket=1MiB)",
                                   "optimal+codec(ratio=8, encode=2GB/s, decode=2GB/s)"});
   std::set<std::string> winners;
@@ -106,8 +105,9 @@ TEST(Winner, IsTheSameAsIfAllIntervalsWereSimulated) {
       for (double rate = 1e8; rate < 1e11; rate *= 1.7) {
         AdviseOptions options = in_use(current);
         options.steps = {parse_steps_to_target(steps)};
-        const auto all = judge_all(evaluator, strategies, BytesPerSecond{rate}, options);
-        const std::string named = winner(evaluator, strategies, BytesPerSecond{rate}, options);
+        Evaluator evaluator(w, measured, 4, options);
+        const auto all = judge_all(evaluator, strategies, BytesPerSecond{rate});
+        const std::string named = winner(evaluator, strategies, BytesPerSecond{rate});
         EXPECT_EQ(named, winner(all, options)) << current << " at " << rate;
         winners.insert(named);
       }

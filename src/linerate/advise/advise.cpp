@@ -1,5 +1,5 @@
 // The search of `linerate advise`. Every strategy of the search space is planned and simulated on
-// the Cluster (evaluator.hpp) and ranked (ranking.hpp). The strategy in use is one of them. The
+// the Cluster and ranked (ranking.hpp). The strategy in use is one of them. The
 // Advice then says, in this order: 1. the verdict: change, do nothing, or inconclusive, with the
 // strategy to use (conclude); 2. ceilings: what the best possible form of each remedy would give
 // (ceilings.cpp); 3. turning points: the bandwidths at which the answer changes (ranking.hpp); 4.
@@ -229,9 +229,7 @@ void check(const doc::Workload& workload, const AdviseOptions& options, int rank
   if (ranks < 1) throw UsageError("the number of ranks is not known; give --ranks");
   if (!(options.least_gain >= 0 && options.least_gain < 1))
     throw UsageError("--least-gain: expected 0 to 1, such as 0.02 for 2 %");
-  if (workload.gradients.empty())
-    throw InputError(workload.name.empty() ? "workload" : workload.name,
-                     "has no gradients: nothing to exchange");
+  plan::require_gradients(workload);
 }
 
 /// Strategies that send the same numbers in other messages.
@@ -278,8 +276,8 @@ bool is_asked(const Judged& judged, const std::vector<doc::Strategy>& asked) {
 }
 
 // The strategy in use, with which the others are compared.
-Judged judge_current(Evaluator& evaluator, const AdviseOptions& options) {
-  Judged judged = judge(evaluator, options.current, options.bandwidth, options);
+Judged judge_current(Evaluator& evaluator) {
+  Judged judged = judge(evaluator, evaluator.options().current, evaluator.options().bandwidth);
   if (!judged.outcome) throw UsageError(judged.candidate.reason);
   if (!(judged.candidate.step_s->value > 0))
     throw InputError(evaluator.workload().name,
@@ -290,20 +288,20 @@ Judged judge_current(Evaluator& evaluator, const AdviseOptions& options) {
 
 // In search order, which has the one in use first.
 JudgedList judge_space(Evaluator& evaluator, const Judged& in_use,
-                       const std::vector<doc::Strategy>& strategies, const AdviseOptions& options) {
+                       const std::vector<doc::Strategy>& strategies) {
   JudgedList judged{in_use};
-  for (Judged& j :
-       judge_all(evaluator, {strategies.begin() + 1, strategies.end()}, options.bandwidth, options))
+  for (Judged& j : judge_all(evaluator, {strategies.begin() + 1, strategies.end()},
+                             evaluator.options().bandwidth))
     judged.push_back(std::move(j));
   return judged;
 }
 
-void set_exposed(const Evaluator& evaluator, JudgedList& judged, const AdviseOptions& options) {
+void set_exposed(const Evaluator& evaluator, JudgedList& judged) {
   side_by_side(judged.size(), evaluator.workers(), [&](std::size_t i, std::size_t) {
     Judged& j = judged[i];
     if (j.outcome)
       j.candidate.exposed_communication_s =
-          sim::exposed_communication_s(j.outcome->plan, evaluator.model_at(options.bandwidth));
+          sim::exposed_communication_s(j.outcome->plan, evaluator.model());
   });
 }
 
@@ -316,12 +314,12 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
   const doc::Cluster cluster = plan::with_known_codecs(given);
   const int ranks = asked.ranks > 0 ? asked.ranks : cluster.ranks;
   check(workload, asked, ranks);
-  Evaluator evaluator(workload, cluster, ranks, asked.latency, asked.on_progress);
   SearchSpace space =
       search_space(asked.current, asked.codecs, asked.more, cluster, workload.knows_shapes());
   for (const doc::Strategy& tried : asked.refuted) leave_out(tried, space);
   const std::vector<doc::Strategy> beyond = restrict_to(asked.framework, asked, space);
   const AdviseOptions options = with_steps_of_current(asked, space.strategies, space.notes);
+  Evaluator evaluator(workload, cluster, ranks, options, asked.on_progress);
   // The most runs of the Evaluator that each part takes, for the progress that users see.
   std::deque<std::size_t> parts = {
       space.strategies.size(), most_ceiling_runs(space.strategies, options.current),
@@ -331,9 +329,9 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
     if (!parts.empty()) parts.pop_front();
   };
   begin_part();
-  const Judged in_use = judge_current(evaluator, options);
+  const Judged in_use = judge_current(evaluator);
 
-  JudgedList judged = judge_space(evaluator, in_use, space.strategies, options);
+  JudgedList judged = judge_space(evaluator, in_use, space.strategies);
   if (workload.turns() > 1)  // a note says so once
     std::erase_if(judged, [&](const Judged& j) { return !j.outcome && !is_asked(j, asked.more); });
   const std::string simplest = winner(judged, options);
@@ -342,14 +340,13 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
 
   doc::Advice a;
   a.workload = workload.name, a.cluster = cluster.name, a.ranks = ranks;
-  a.bandwidth_bit_per_s =
-      kBitsPerByte * (options.bandwidth ? options.bandwidth->value : evaluator.line_bytes_per_s());
+  a.bandwidth_bit_per_s = kBitsPerByte * evaluator.line_bytes_per_s();
   a.one_rank_step_s = workload.one_rank_step_s();
-  const std::optional<doc::Candidate> recorded = as_recorded(evaluator, options);
+  const std::optional<doc::Candidate> recorded = as_recorded(evaluator);
   const doc::Candidate present = recorded.value_or(in_use.candidate);
   a.current = present.strategy;
   const auto width_of = [&](const doc::Cluster& known) {
-    const cost::CostModel model(known, evaluator.model_at(options.bandwidth).options());
+    const cost::CostModel model(known, evaluator.model().options());
     const plan::Planner planner(options.current, known);
     const doc::Plan plan = planner.plan(workload, model, ranks, {.first_step = false});
     sim::Simulator simulator;
@@ -361,32 +358,31 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
   if (std::string note = cost::nominal_note(cluster, ranks, width_of); !note.empty())
     a.notes.push_back(std::move(note));
   a.notes.insert(a.notes.end(), space.notes.begin(), space.notes.end());
-  set_exposed(evaluator, judged, options);
+  set_exposed(evaluator, judged);
   for (Judged& j : judged) {
     if (j.candidate.target_s && present.target_s)
       j.candidate.over_current = over(j.candidate, present);
     j.candidate.reason = reason_of(j, present, dense, a.one_rank_step_s, options, cluster);
     a.candidates.push_back(j.candidate);
   }
-  compare_present(a, present, a.candidates.front(), evaluator, options);
+  compare_present(a, present, a.candidates.front(), evaluator);
   conclude(a, present, simplest, options.least_gain, evaluator);
   say_bound(a, judged);
   begin_part();
   if (!recorded)
-    a.ceilings = ceilings(evaluator, *in_use.outcome, space.strategies, options);
-  else if (const auto ceiling = recorded_ceiling(evaluator, options))
+    a.ceilings = ceilings(evaluator, *in_use.outcome, space.strategies);
+  else if (const auto ceiling = recorded_ceiling(evaluator))
     a.ceilings = {*ceiling};
   begin_part();
-  a.turning_points = bandwidth_turning_points(evaluator, space.strategies, options);
+  a.turning_points = bandwidth_turning_points(evaluator, space.strategies);
   begin_part();
-  for (std::string& note :
-       about_compression(judged, dense, ratio_for_full_use(evaluator, options), options))
+  for (std::string& note : about_compression(judged, dense, ratio_for_full_use(evaluator), options))
     a.notes.push_back(std::move(note));
-  if (!recorded) a.stragglers = stragglers(evaluator, *in_use.outcome, options);
+  if (!recorded) a.stragglers = stragglers(evaluator, *in_use.outcome);
   lead_with_stragglers(a, present, options.least_gain);
-  add_notes(a, judged, options, evaluator);
+  add_notes(a, judged, evaluator);
   begin_part();
-  put_into_words(asked.framework, evaluator, beyond, options, a);
+  put_into_words(evaluator, beyond, a);
   begin_part();
   a.notes = joined_alike(a.notes);
   return a;

@@ -31,18 +31,17 @@ bool has_codec(const doc::Strategy& strategy) {
 }
 
 doc::Bounded on_another_cluster(Evaluator& evaluator, doc::Cluster cluster,
-                                const AdviseOptions& options,
                                 std::optional<BytesPerSecond> bandwidth) {
-  Evaluator other(evaluator.workload(), cluster, evaluator.ranks(), evaluator.latency());
-  return other.run(options.current, bandwidth).step_s;
+  Evaluator other(evaluator.workload(), cluster, evaluator.ranks(), evaluator.options());
+  return other.run(evaluator.options().current, bandwidth).step_s;
 }
 
 // Without a known line, measured tables cannot be moved to another bandwidth. They are dropped, and
 // only the latency is left.
-doc::Bounded infinite_bandwidth(Evaluator& evaluator, const AdviseOptions& options) {
+doc::Bounded infinite_bandwidth(Evaluator& evaluator) {
   doc::Cluster cluster = evaluator.cluster();
   if (cluster.network.bandwidth_bytes_per_s <= 0) cluster.collectives.clear();
-  return on_another_cluster(evaluator, std::move(cluster), options, kInfinite);
+  return on_another_cluster(evaluator, std::move(cluster), kInfinite);
 }
 
 double longer(double a, double b) { return std::max(a, b); }
@@ -50,14 +49,14 @@ double shorter(double a, double b) { return std::min(a, b); }
 
 // The least time that the exchange needs on the network. It is that of the buckets in use, or of
 // one message of everything, which pays the latency once.
-sim::NetworkTime least_network_time(Evaluator& evaluator, const Outcome& current,
-                                    const AdviseOptions& options) {
+sim::NetworkTime least_network_time(Evaluator& evaluator, const Outcome& current) {
+  const AdviseOptions& options = evaluator.options();
   doc::Strategy single{{"bulk", {}}, options.current.extras};
   if (const std::string* wire = options.current.exchange.find("wire"))
     single.exchange.options.emplace_back("wire", *wire);
-  const cost::CostModel model = evaluator.model_at(options.bandwidth);
+  const cost::CostModel model = evaluator.model();
   sim::NetworkTime least = sim::network_time(current.plan, model);
-  if (const Judged judged = judge(evaluator, single, options.bandwidth, options); judged.outcome)
+  if (const Judged judged = judge(evaluator, single, options.bandwidth); judged.outcome)
     least.overlaps_s = by_ends(least.overlaps_s,
                                sim::network_time(judged.outcome->plan, model).overlaps_s, shorter);
   return least;
@@ -115,12 +114,11 @@ std::vector<doc::Strategy> with_codecs(const std::vector<doc::Strategy>& strateg
 
 // Every codec once, with the exchange that makes most of it. All are judged with free coding.
 std::vector<FreeCodec> free_codecs(Evaluator& evaluator,
-                                   const std::vector<doc::Strategy>& strategies,
-                                   const AdviseOptions& options) {
-  std::vector<doc::Strategy> given = with_codecs(strategies, options.current);
+                                   const std::vector<doc::Strategy>& strategies) {
+  std::vector<doc::Strategy> given = with_codecs(strategies, evaluator.options().current);
   std::vector<doc::Strategy> free = given;
   std::ranges::transform(free, free.begin(), with_free_codec);
-  const std::vector<Judged> all_judged = judge_all(evaluator, free, options.bandwidth, options);
+  const std::vector<Judged> all_judged = judge_all(evaluator, free, evaluator.options().bandwidth);
   std::vector<FreeCodec> all;
   for (std::size_t i = 0; i < given.size(); ++i) {
     const doc::Strategy& s = given[i];
@@ -137,70 +135,10 @@ std::vector<FreeCodec> free_codecs(Evaluator& evaluator,
   return all;
 }
 
-}  // namespace
-
-std::size_t most_ceiling_runs(const std::vector<doc::Strategy>& strategies,
-                              const doc::Strategy& current) {
-  return 1 + with_codecs(strategies, current).size();
-}
-
-std::optional<doc::Ceiling> recorded_ceiling(const Evaluator& evaluator,
-                                             const AdviseOptions& options) {
-  const doc::RecordedStep* measured = measured_step(evaluator, options);
-  if (!measured || !measured->least_s) return std::nullopt;
-  const doc::Bounded step_s{*measured->least_s};
-  return doc::Ceiling{"infinitely fast network", step_s,
-                      fmt::format("data takes no time: {}.", AtMost{measured}.in_words(step_s))};
-}
-
-std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
-                                   const std::vector<doc::Strategy>& strategies,
-                                   const AdviseOptions& options) {
-  std::vector<doc::Ceiling> all;
-  if (const auto recorded = recorded_ceiling(evaluator, options)) all.push_back(*recorded);
-  const AtMost at_most{measured_step(evaluator, options), current.step_s};
-  const auto add = [&](const std::string& remedy, const doc::Bounded& step_s,
-                       const std::string& what) {
-    all.push_back({remedy, step_s, fmt::format("{}: {}.", what, at_most.in_words(step_s))});
-  };
-  add("infinite bandwidth", infinite_bandwidth(evaluator, options),
-      "bandwidth without a limit, latency as it is");
-  const doc::Bounded busy = slowest_rank_s(evaluator);
-  const sim::NetworkTime sent = least_network_time(evaluator, current, options);
-  const doc::Bounded overlapped = by_ends(busy, sent.overlaps_s, longer);
-  const double waited_s = sent.waited_for_s.value;
-  add("perfect overlap", by_ends(overlapped, sent.waited_for_s, std::plus<double>()),
-      fmt::format("all {} of communication during {} of computation{}, or the reverse{}",
-                  format_time(sent.overlaps_s.value), format_time(busy.value),
-                  evaluator.cluster().rank_speeds.empty() ? "" : " of the slowest rank",
-                  waited_s > 0 ? fmt::format(", and {} for which computation waits in any case",
-                                             format_time(waited_s))
-                               : ""));
-  if (options.framework == Framework::linerate)
-    for (const FreeCodec& f : free_codecs(evaluator, strategies, options))
-      add("zero encode cost", f.step_s,
-          f.strategy + " with coding that takes no time; steps to the target are not counted");
-  doc::Cluster cluster = evaluator.cluster();
-  if (!cluster.rank_speeds.empty()) {
-    cluster.rank_speeds.clear();
-    add("no late ranks", on_another_cluster(evaluator, cluster, options, options.bandwidth),
-        "every rank is as fast as the Workload says");
-  }
-  cluster = evaluator.cluster();
-  if (cluster.contention) {
-    cluster.contention.reset();
-    add("no contention", on_another_cluster(evaluator, cluster, options, options.bandwidth),
-        "computation and communication do not slow each other down");
-  }
-  return all;
-}
-
 // Ranks that are slower than the others, and what the step would be without their lateness. They
 // are taken out one after the other, the slowest first. An example: rank 3 is 20 ms late and rank 1
 // is 15 ms. Alone, rank 3 at full speed saves 5 ms, as rank 1 holds the step up then. Both together
 // save 20 ms. So the list says what each gains with those above it.
-
-namespace {
 
 constexpr std::size_t kMostNamed = 4;
 
@@ -227,14 +165,68 @@ std::string names_of(const std::vector<doc::Straggler>& slow) {
 
 }  // namespace
 
-std::vector<doc::Straggler> stragglers(Evaluator& evaluator, const Outcome& current,
-                                       const AdviseOptions& options) {
+std::size_t most_ceiling_runs(const std::vector<doc::Strategy>& strategies,
+                              const doc::Strategy& current) {
+  return 1 + with_codecs(strategies, current).size();
+}
+
+std::optional<doc::Ceiling> recorded_ceiling(const Evaluator& evaluator) {
+  const doc::RecordedStep* measured = measured_step(evaluator);
+  if (!measured || !measured->least_s) return std::nullopt;
+  const doc::Bounded step_s{*measured->least_s};
+  return doc::Ceiling{"infinitely fast network", step_s,
+                      fmt::format("data takes no time: {}.", AtMost{measured}.in_words(step_s))};
+}
+
+std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
+                                   const std::vector<doc::Strategy>& strategies) {
+  const AdviseOptions& options = evaluator.options();
+  std::vector<doc::Ceiling> all;
+  if (const auto recorded = recorded_ceiling(evaluator)) all.push_back(*recorded);
+  const AtMost at_most{measured_step(evaluator), current.step_s};
+  const auto add = [&](const std::string& remedy, const doc::Bounded& step_s,
+                       const std::string& what) {
+    all.push_back({remedy, step_s, fmt::format("{}: {}.", what, at_most.in_words(step_s))});
+  };
+  add("infinite bandwidth", infinite_bandwidth(evaluator),
+      "bandwidth without a limit, latency as it is");
+  const doc::Bounded busy = slowest_rank_s(evaluator);
+  const sim::NetworkTime sent = least_network_time(evaluator, current);
+  const doc::Bounded overlapped = by_ends(busy, sent.overlaps_s, longer);
+  const double waited_s = sent.waited_for_s.value;
+  add("perfect overlap", by_ends(overlapped, sent.waited_for_s, std::plus<double>()),
+      fmt::format("all {} of communication during {} of computation{}, or the reverse{}",
+                  format_time(sent.overlaps_s.value), format_time(busy.value),
+                  evaluator.cluster().rank_speeds.empty() ? "" : " of the slowest rank",
+                  waited_s > 0 ? fmt::format(", and {} for which computation waits in any case",
+                                             format_time(waited_s))
+                               : ""));
+  if (options.framework == Framework::linerate)
+    for (const FreeCodec& f : free_codecs(evaluator, strategies))
+      add("zero encode cost", f.step_s,
+          f.strategy + " with coding that takes no time; steps to the target are not counted");
+  doc::Cluster cluster = evaluator.cluster();
+  if (!cluster.rank_speeds.empty()) {
+    cluster.rank_speeds.clear();
+    add("no late ranks", on_another_cluster(evaluator, cluster, options.bandwidth),
+        "every rank is as fast as the Workload says");
+  }
+  cluster = evaluator.cluster();
+  if (cluster.contention) {
+    cluster.contention.reset();
+    add("no contention", on_another_cluster(evaluator, cluster, options.bandwidth),
+        "computation and communication do not slow each other down");
+  }
+  return all;
+}
+
+std::vector<doc::Straggler> stragglers(Evaluator& evaluator, const Outcome& current) {
   std::vector<doc::Straggler> slow = slow_ranks(evaluator);
   doc::Cluster cluster = evaluator.cluster();
   for (std::size_t i = 0; i < slow.size(); ++i) {
     std::erase_if(cluster.rank_speeds,
                   [&](const doc::RankSpeed& s) { return s.rank == slow[i].rank; });
-    slow[i].step_s = on_another_cluster(evaluator, cluster, options, options.bandwidth).value;
+    slow[i].step_s = on_another_cluster(evaluator, cluster, evaluator.options().bandwidth).value;
     const double gain = 1 - slow[i].step_s / current.step_s.value;
     slow[i].reason = fmt::format(
         "takes {} longer for itself in each step than the Workload says; without that{} the step "

@@ -208,15 +208,15 @@ std::vector<doc::Strategy> restrict_to(Framework framework, const AdviseOptions&
   return beyond;
 }
 
-void put_into_words(Framework framework, Evaluator& evaluator,
-                    const std::vector<doc::Strategy>& beyond, const AdviseOptions& options,
+void put_into_words(Evaluator& evaluator, const std::vector<doc::Strategy>& beyond,
                     doc::Advice& a) {
-  if (framework == Framework::linerate) return;
+  const AdviseOptions& options = evaluator.options();
+  if (options.framework == Framework::linerate) return;
   a.framework = "pytorch";
   for (doc::Candidate& c : a.candidates)
     c.named = in_pytorch(doc::parse_strategy(c.strategy)).value_or("");
   const std::vector<Judged> judged =
-      judge_all(evaluator, rankable(beyond, options), options.bandwidth, options);
+      judge_all(evaluator, rankable(beyond, options), options.bandwidth);
   a.beyond = beyond_in_words(a, best_of(judged, options.least_gain), options.least_gain, evaluator);
   const Wording wording(a);
   for (std::string* text : {&a.sentence, &a.present}) wording.translate(*text);

@@ -50,6 +50,55 @@ void add_unmatched(doc::Advice& a, const std::vector<Judged>& judged,
       join(keys, ", nor "), there.empty() ? "none" : join(there, "; ")));
 }
 
+// The strategy in use, where a step of it was measured. A prediction that misses the job's own step
+// is worth little for other strategies, so the advice says so before anything else.
+
+// An error of the prediction that is below this share of the fastest strategy's gain cannot turn
+// the advice around.
+constexpr double kShareOfGain = 0.25;
+
+// How far the measured step lies outside the interval; 0 if it lies inside.
+double outside_s(double measured_s, const doc::Bounded& step) {
+  return std::max({0.0, step.low_or_value() - measured_s, measured_s - step.high_or_value()});
+}
+
+// Whether the prediction misses the measured step: it lies outside the interval, by more than a
+// quarter of what the fastest candidate gains. Without an interval it misses if it is off by more
+// than that gain, because then the gain means nothing. An example: predicted 100 ms, measured
+// 106 ms, the fastest predicted 95 ms. It is off by 6 ms for a gain of 5 ms, so it misses.
+bool misses(double measured_s, const doc::Bounded& step, const doc::Candidate& fastest) {
+  const double gain_s = fastest.target_s ? std::max(0.0, step.value - fastest.target_s->value) : 0;
+  if (step.low || step.high) return outside_s(measured_s, step) > kShareOfGain * gain_s;
+  return std::abs(measured_s - step.value) > gain_s;
+}
+
+// "Strategy in use, ddp: measured 106 ms, predicted 100 ms (95 .. 104).", and what follows if the
+// prediction misses.
+std::string in_words(const doc::Advice& a, const doc::Bounded& step, bool is_known) {
+  std::string predicted = format_time(step.value);
+  if (step.has_interval())
+    predicted += fmt::format(" ({} .. {})", format_time(*step.low), format_time(*step.high));
+  const std::string measured = format_time(*a.measured_step_s);
+  if (!is_known)
+    return fmt::format(
+        "No strategy of linerate's is known to exchange as the job does. The others are compared "
+        "with its step as recorded, {}, and no prediction of that step can be checked.",
+        measured);
+  std::string text = fmt::format("Strategy in use, {}: measured {}, predicted {}.", a.current,
+                                 measured, predicted);
+  if (a.confidence == doc::Confidence::low)
+    text +=
+        " The measured step lies outside the prediction, so do not trust what follows. Either the "
+        "Cluster describes another network or load, or the job does something that its Workload "
+        "does not say.";
+  else if (step.has_interval() && outside_s(*a.measured_step_s, step) > 0)
+    text += fmt::format(
+        " The measured step lies outside the interval by {}, less than a quarter of what the "
+        "fastest strategy gains.",
+        format_time(outside_s(*a.measured_step_s, step)));
+  return text;
+}
+
 }  // namespace
 
 // By this text ways of compressing are told apart: "powersgd(rank=4)", "wire=fp16".
@@ -116,8 +165,9 @@ std::vector<std::string> about_compression(const std::vector<Judged>& judged,
 
 // The order is that of weight: what makes differences meaningless first, then what is left out,
 // then where prices come from.
-void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOptions& options,
-               const Evaluator& evaluator) {
+void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const Evaluator& evaluator) {
+  const AdviseOptions& options = evaluator.options();
+  const cost::CostModel model = evaluator.model();
   if (!a.candidates.front().step_s->low)
     a.notes.push_back(
         "The Cluster states no measured error, so there are no intervals, and differences of a few "
@@ -128,18 +178,16 @@ void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOp
                     "step time x steps. Nothing here says how many steps these take: {}.",
                     unranked));
   add_unmatched(a, judged, options);
-  for (std::string& note :
-       cost::extrapolation_notes(evaluator.model_at(options.bandwidth), evaluator.ranks()))
+  for (std::string& note : cost::extrapolation_notes(model, evaluator.ranks()))
     a.notes.push_back(std::move(note));
-  for (std::string& note : cost::outlier_notes(evaluator.model_at(options.bandwidth)))
-    a.notes.push_back(std::move(note));
+  for (std::string& note : cost::outlier_notes(model)) a.notes.push_back(std::move(note));
   for (const Judged& j : judged)
     if (j.outcome)
       for (const std::string& note : j.outcome->notes) add_once(a.notes, note);
   cost::PriceNotes priced;
-  priced.add_closed_form(evaluator.model_at(options.bandwidth), evaluator.ranks());
+  priced.add_closed_form(model, evaluator.ranks());
   for (const Judged& j : judged)
-    if (j.outcome) priced.add(j.outcome->plan, evaluator.model_at(options.bandwidth));
+    if (j.outcome) priced.add(j.outcome->plan, model);
   for (std::string& note : priced.sentences()) a.notes.push_back(std::move(note));
   const doc::Workload& workload = evaluator.workload();
   if (unmeasured_messages_s(a.candidates.front(), evaluator))
@@ -178,64 +226,11 @@ std::vector<std::string> joined_alike(const std::vector<std::string>& notes) {
   return all;
 }
 
-// The strategy in use, where a step of it was measured. A prediction that misses the job's own step
-// is worth little for other strategies, so the advice says so before anything else.
-
-namespace {
-
-// An error of the prediction that is below this share of the fastest strategy's gain cannot turn
-// the advice around.
-constexpr double kShareOfGain = 0.25;
-
-// How far the measured step lies outside the interval; 0 if it lies inside.
-double outside_s(double measured_s, const doc::Bounded& step) {
-  return std::max({0.0, step.low_or_value() - measured_s, measured_s - step.high_or_value()});
-}
-
-// Whether the prediction misses the measured step: it lies outside the interval, by more than a
-// quarter of what the fastest candidate gains. Without an interval it misses if it is off by more
-// than that gain, because then the gain means nothing. An example: predicted 100 ms, measured
-// 106 ms, the fastest predicted 95 ms. It is off by 6 ms for a gain of 5 ms, so it misses.
-bool misses(double measured_s, const doc::Bounded& step, const doc::Candidate& fastest) {
-  const double gain_s = fastest.target_s ? std::max(0.0, step.value - fastest.target_s->value) : 0;
-  if (step.low || step.high) return outside_s(measured_s, step) > kShareOfGain * gain_s;
-  return std::abs(measured_s - step.value) > gain_s;
-}
-
-// "Strategy in use, ddp: measured 106 ms, predicted 100 ms (95 .. 104).", and what follows if the
-// prediction misses.
-std::string in_words(const doc::Advice& a, const doc::Bounded& step, bool is_known) {
-  std::string predicted = format_time(step.value);
-  if (step.has_interval())
-    predicted += fmt::format(" ({} .. {})", format_time(*step.low), format_time(*step.high));
-  const std::string measured = format_time(*a.measured_step_s);
-  if (!is_known)
-    return fmt::format(
-        "No strategy of linerate's is known to exchange as the job does. The others are compared "
-        "with its step as recorded, {}, and no prediction of that step can be checked.",
-        measured);
-  std::string text = fmt::format("Strategy in use, {}: measured {}, predicted {}.", a.current,
-                                 measured, predicted);
-  if (a.confidence == doc::Confidence::low)
-    text +=
-        " The measured step lies outside the prediction, so do not trust what follows. Either the "
-        "Cluster describes another network or load, or the job does something that its Workload "
-        "does not say.";
-  else if (step.has_interval() && outside_s(*a.measured_step_s, step) > 0)
-    text += fmt::format(
-        " The measured step lies outside the interval by {}, less than a quarter of what the "
-        "fastest strategy gains.",
-        format_time(outside_s(*a.measured_step_s, step)));
-  return text;
-}
-
-}  // namespace
-
 // Only of the network and the ranks that the job ran on. Of another bandwidth nothing was measured.
-const doc::RecordedStep* measured_step(const Evaluator& evaluator, const AdviseOptions& options) {
+const doc::RecordedStep* measured_step(const Evaluator& evaluator) {
   const auto& recorded = evaluator.workload().recorded;
-  const bool so =
-      recorded && recorded->ranks == evaluator.ranks() && !options.bandwidth && !options.latency;
+  const bool so = recorded && recorded->ranks == evaluator.ranks() &&
+                  !evaluator.options().bandwidth && !evaluator.options().latency;
   return so ? &*recorded : nullptr;
 }
 
@@ -257,10 +252,9 @@ std::optional<double> unmeasured_messages_s(const doc::Candidate& c, const Evalu
 
 // A candidate without a prediction: the job's own exchange, which is none of linerate's. Others are
 // compared with its measured step.
-std::optional<doc::Candidate> as_recorded(const Evaluator& evaluator,
-                                          const AdviseOptions& options) {
-  const doc::RecordedStep* measured = measured_step(evaluator, options);
-  if (options.current_is_known || !measured) return std::nullopt;
+std::optional<doc::Candidate> as_recorded(const Evaluator& evaluator) {
+  const doc::RecordedStep* measured = measured_step(evaluator);
+  if (evaluator.options().current_is_known || !measured) return std::nullopt;
   doc::Candidate c;
   c.strategy = "the exchange as recorded";
   c.step_s = c.target_s = doc::Bounded{measured->step_s};
@@ -268,14 +262,15 @@ std::optional<doc::Candidate> as_recorded(const Evaluator& evaluator,
 }
 
 void compare_present(doc::Advice& a, const doc::Candidate& in_use, const doc::Candidate& fastest,
-                     const Evaluator& evaluator, const AdviseOptions& options) {
-  const doc::RecordedStep* measured = measured_step(evaluator, options);
+                     const Evaluator& evaluator) {
+  const doc::RecordedStep* measured = measured_step(evaluator);
   if (!measured) return;
   a.measured_step_s = measured->step_s;
-  if (options.current_is_known)
+  const bool is_known = evaluator.options().current_is_known;
+  if (is_known)
     a.confidence = misses(*a.measured_step_s, *in_use.step_s, fastest) ? doc::Confidence::low
                                                                        : doc::Confidence::checked;
-  a.present = in_words(a, *in_use.step_s, options.current_is_known);
+  a.present = in_words(a, *in_use.step_s, is_known);
 }
 
 }  // namespace linerate::advise

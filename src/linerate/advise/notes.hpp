@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "linerate/advise/advise_options.hpp"
-#include "linerate/advise/evaluator.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/advise/search_space.hpp"
 #include "linerate/doc/advice.hpp"
@@ -27,8 +26,7 @@ std::vector<std::string> about_compression(const std::vector<Judged>& judged,
 
 /// Adds notes on what was not known, extrapolated or refused, and on steps given for what is no
 /// candidate. `judged`: best first, as the Advice's candidates.
-void add_notes(doc::Advice& advice, const std::vector<Judged>& judged, const AdviseOptions& options,
-               const Evaluator& evaluator);
+void add_notes(doc::Advice& advice, const std::vector<Judged>& judged, const Evaluator& evaluator);
 
 /// Notes that say the same of several strategies become one, which begins with all their names.
 std::vector<std::string> joined_alike(const std::vector<std::string>& notes);
@@ -37,11 +35,11 @@ std::vector<std::string> joined_alike(const std::vector<std::string>& notes);
 
 /// The recorded step in place of a strategy, for others to be compared with. It stands in if the
 /// Workload's source measured the job so, and no strategy is known to exchange as the job did.
-std::optional<doc::Candidate> as_recorded(const Evaluator& evaluator, const AdviseOptions& options);
+std::optional<doc::Candidate> as_recorded(const Evaluator& evaluator);
 
 /// The step of the Workload's recording, if it was of as many ranks, over a network that the
 /// options leave as it is.
-const doc::RecordedStep* measured_step(const Evaluator& evaluator, const AdviseOptions& options);
+const doc::RecordedStep* measured_step(const Evaluator& evaluator);
 
 /// The time that messages of this candidate may take of the processors, if the job was recorded on
 /// them and no one measured it. A message takes them at most while it is under way, so the bound is
@@ -55,22 +53,19 @@ std::optional<double> unmeasured_messages_s(const doc::Candidate& candidate,
 /// is predicted to gain. Without an interval it misses if it is further off than that gain. Without
 /// a strategy in use nothing can be checked.
 void compare_present(doc::Advice& advice, const doc::Candidate& in_use,
-                     const doc::Candidate& fastest, const Evaluator& evaluator,
-                     const AdviseOptions& options);
+                     const doc::Candidate& fastest, const Evaluator& evaluator);
 
 // What the best possible form of each remedy would give.
 
 /// The ceiling of the job as it was recorded (measured_step()), as `linerate explain` says it.
-std::optional<doc::Ceiling> recorded_ceiling(const Evaluator& evaluator,
-                                             const AdviseOptions& options);
+std::optional<doc::Ceiling> recorded_ceiling(const Evaluator& evaluator);
 
 /// recorded_ceiling(), and for the current strategy: infinite bandwidth, perfect overlap, and, if
 /// the Cluster states them, no late ranks and no contention. For each codec, with the exchange that
 /// makes most of it, free encoding and decoding; without a codec, for one of ratio 10,000. No real
 /// form of the remedy can do better.
 std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
-                                   const std::vector<doc::Strategy>& strategies,
-                                   const AdviseOptions& options);
+                                   const std::vector<doc::Strategy>& strategies);
 
 /// Runs of the Evaluator that they take at most.
 std::size_t most_ceiling_runs(const std::vector<doc::Strategy>& strategies,
@@ -80,8 +75,7 @@ std::size_t most_ceiling_runs(const std::vector<doc::Strategy>& strategies,
 
 /// Those of the Cluster's rank_speeds that are slower than the Workload says, slowest first, at
 /// most four. Their time is in every candidate; here is the current strategy without them.
-std::vector<doc::Straggler> stragglers(Evaluator& evaluator, const Outcome& current,
-                                       const AdviseOptions& options);
+std::vector<doc::Straggler> stragglers(Evaluator& evaluator, const Outcome& current);
 
 /// The Advice's sentence begins with them if a job without them gains least_gain and more than the
 /// fastest candidate does.
@@ -101,8 +95,7 @@ std::vector<doc::Strategy> restrict_to(Framework framework, const AdviseOptions&
 
 /// Names candidates and texts in the framework's words. A sentence says how much the best of
 /// `beyond` would gain, and notes say which of the framework's options no prediction prices.
-void put_into_words(Framework framework, Evaluator& evaluator,
-                    const std::vector<doc::Strategy>& beyond, const AdviseOptions& options,
+void put_into_words(Evaluator& evaluator, const std::vector<doc::Strategy>& beyond,
                     doc::Advice& advice);
 
 }  // namespace linerate::advise

@@ -15,16 +15,38 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
+#include <thread>
 #include <utility>
 
 #include "linerate/advise/search_space.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/units.hpp"
+#include "linerate/doc/step_speed.hpp"
 #include "linerate/plan/planner.hpp"
 
 namespace linerate::advise {
 namespace {
+
+// One strategy at one bandwidth: planned, simulated, and if it is asked for completed with
+// intervals. A search asks for hundreds of values and completes only what it shows, as an interval
+// takes more simulations.
+
+cost::CostOptions options_of(std::optional<BytesPerSecond> bandwidth,
+                             std::optional<Seconds> latency) {
+  cost::CostOptions options;
+  options.all_reduce = cost::kRingOrTree;
+  options.bandwidth = bandwidth;
+  options.latency = latency;
+  return options;
+}
+
+// Threads, one a core, if a run takes long enough to be worth one.
+std::size_t workers_for(const doc::Workload& workload) {
+  constexpr std::size_t kFewGradients = 1000;
+  if (workload.gradients.size() < kFewGradients) return 1;
+  return std::max(1u, std::thread::hardware_concurrency());
+}
 
 // The strategy without its settings: the exchange, its wire type and what follows it.
 std::string family_of(doc::Strategy strategy) {
@@ -51,15 +73,16 @@ void weigh(Judged& judged, const AdviseOptions& options) {
 }
 
 // Fills the candidate from its run.
-void take_outcome(Judged& judged, const Evaluator& evaluator, const AdviseOptions& options) {
+void take_outcome(Judged& judged, const Evaluator& evaluator) {
   doc::Candidate& c = judged.candidate;
   c.step_s = judged.outcome->step_s;
   c.communication_s = judged.outcome->communication_s;
   c.memory_bytes = memory_of(judged.outcome->plan).total();
   c.trains = judged.outcome->traits.runs.train;
-  weigh(judged, options);
-  const std::optional<double> room =
-      options.memory_bytes ? options.memory_bytes : evaluator.cluster().memory_bytes;
+  weigh(judged, evaluator.options());
+  const std::optional<double> room = evaluator.options().memory_bytes
+                                         ? evaluator.options().memory_bytes
+                                         : evaluator.cluster().memory_bytes;
   if (room && c.memory_bytes > *room) c.standing = doc::Standing::does_not_fit;
 }
 
@@ -91,11 +114,118 @@ double key_of(const doc::Candidate& c) {
   return c.step_s ? c.step_s->value : 0;
 }
 
+// The simulator is asked along one quantity, bandwidth or compression ratio, until the answer
+// changes. The change is then bracketed by bisection, in the geometric middle, since both
+// quantities span decades.
+//
+// An example: at 10 Gbit/s ddp wins. Going up in factors of sqrt(2), ddp wins at 14.1 and another
+// strategy at 20 Gbit/s. The bisection asks at 16.8, 15.4 and so on, until the bracket is within 1
+// %. A run at a rate that was asked before is taken from `known`.
+
+constexpr double kWidth = 1.01, kReach = 1000, kMostRatio = 1e4;
+const double kStride = std::sqrt(2.0);
+
+// Halves (low, high) while it is wider than kWidth. `is_low(x)` holds at low and fails at high, and
+// so it does for every bracket in between.
+template <typename IsLow>
+std::pair<double, double> bisect(double low, double high, IsLow is_low) {
+  while (high / low > kWidth) {
+    const double middle = std::sqrt(low * high);
+    (is_low(middle) ? low : high) = middle;
+  }
+  return {low, high};
+}
+
+/// How often bisect() asks at most if high / low is this factor. Each question takes the square
+/// root of the factor; the logarithm halves.
+std::size_t halvings(double factor) {
+  return static_cast<std::size_t>(std::ceil(std::log2(std::log(factor) / std::log(kWidth)))) + 1;
+}
+
 }  // namespace
 
+void Progress::did_one() {
+  const std::lock_guard lock(mutex_);
+  ++done_;
+  total_ = std::max(total_, done_);
+  if (on_progress_) on_progress_(done_, total_);
+}
+
+// An example: 500 runs were expected and 120 are done when a part ends that needed 60 of 200 runs.
+// The parts after it take 240 at most, so 360 are expected in all.
+void Progress::expect(std::size_t runs) {
+  const std::lock_guard lock(mutex_);
+  total_ = done_ + runs;
+  if (done_ > 0 && on_progress_) on_progress_(done_, total_);
+}
+
+Evaluator::Evaluator(const doc::Workload& workload, const doc::Cluster& cluster, int ranks,
+                     const AdviseOptions& options, OnProgress on_progress)
+    : workload_(workload),
+      model_(doc::slowed_by(cluster, workload), options_of(std::nullopt, options.latency)),
+      ranks_(ranks),
+      options_(options),
+      simulators_(workers_for(workload)),
+      progress_(std::move(on_progress)) {}
+
+// Without a bandwidth the Cluster's own network, whose curves are kept.
+cost::CostModel Evaluator::model_at(std::optional<BytesPerSecond> bandwidth) const {
+  return bandwidth ? model_.with(options_of(bandwidth, options_.latency)) : model_;
+}
+
+// Plans have no first step: advice is on the steps that repeat. A worker has its own simulator,
+// whose memory it reuses.
+Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth,
+                       std::size_t worker, Detail detail) {
+  // Counts the run at its end, even if it throws.
+  const std::unique_ptr<Progress, void (*)(Progress*)> counted(&progress_,
+                                                               [](Progress* p) { p->did_one(); });
+  const cost::CostModel model = model_at(bandwidth);
+  Outcome outcome;
+  const plan::Planner planner(strategy, cluster());
+  outcome.plan = planner.plan(workload_, model, ranks_, {.first_step = false});
+  outcome.traits = planner.traits();
+  outcome.notes = planner.coding_caveats(workload_);
+  outcome.coding_is_bound = planner.coding_is_bound();
+  outcome.coding_spread = planner.coding_spread();
+  if (detail == Detail::value)
+    outcome.step_s.value = simulators_[worker].step_s(outcome.plan, model);
+  else
+    complete(outcome, bandwidth, worker);
+  return outcome;
+}
+
+// The interval holds what is not known of collectives, of T_1 and of coding. Coding takes further
+// simulations.
+void Evaluator::complete(Outcome& outcome, std::optional<BytesPerSecond> bandwidth,
+                         std::size_t worker) {
+  const cost::CostModel model = model_at(bandwidth);
+  const sim::SimResult result = simulators_[worker].simulate(outcome.plan, model);
+  const sim::PredictedStep predicted = sim::predicted_step(
+      result, outcome.plan, workload_, model, simulators_[worker], outcome.coding_spread);
+  outcome.step_s = predicted.step_s;
+  outcome.crowded_s = predicted.crowded_s;
+  outcome.communication_s = result.communication_s;
+}
+
+// A rank that computes 1.2 times slower and is 5 ms late takes 125 ms for a step of 100 ms.
+doc::Bounded slowest_rank_s(const Evaluator& evaluator) {
+  const doc::Workload& workload = evaluator.workload();
+  const auto slowest = [&](double alone) {
+    double most = alone;
+    for (const doc::RankSpeed& s : evaluator.cluster().rank_speeds)
+      if (s.rank >= 0 && s.rank < evaluator.ranks())
+        most = std::max(most, alone * s.compute_factor + s.delay_s);
+    return most;
+  };
+  doc::Bounded s{slowest(workload.one_rank_step_s())};
+  if (workload.step_low_s) s.low = slowest(*workload.step_low_s);
+  if (workload.step_high_s) s.high = slowest(*workload.step_high_s);
+  return s;
+}
+
 Judged judge(Evaluator& evaluator, const doc::Strategy& strategy,
-             std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options,
-             std::size_t worker, Detail detail) {
+             std::optional<BytesPerSecond> bandwidth, std::size_t worker, Detail detail) {
   Judged judged{{}, strategy, {}};
   doc::Candidate& c = judged.candidate;
   c.strategy = doc::to_text(strategy);
@@ -108,16 +238,15 @@ Judged judge(Evaluator& evaluator, const doc::Strategy& strategy,
     c.reason = e.what();
     return judged;
   }
-  take_outcome(judged, evaluator, options);
+  take_outcome(judged, evaluator);
   return judged;
 }
 
 std::vector<Judged> judge_all(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
-                              std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options,
-                              Detail detail) {
+                              std::optional<BytesPerSecond> bandwidth, Detail detail) {
   std::vector<Judged> judged(strategies.size());
   side_by_side(strategies.size(), evaluator.workers(), [&](std::size_t i, std::size_t worker) {
-    judged[i] = judge(evaluator, strategies[i], bandwidth, options, worker, detail);
+    judged[i] = judge(evaluator, strategies[i], bandwidth, worker, detail);
   });
   return judged;
 }
@@ -187,49 +316,18 @@ std::string winner(const std::vector<Judged>& judged, const AdviseOptions& optio
 
 // All are run for the value alone first. Intervals cost more runs, and few candidates need theirs.
 std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
-                   std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options) {
+                   std::optional<BytesPerSecond> bandwidth) {
+  const AdviseOptions& options = evaluator.options();
   std::vector<Judged> judged =
-      judge_all(evaluator, rankable(strategies, options), bandwidth, options, Detail::value);
+      judge_all(evaluator, rankable(strategies, options), bandwidth, Detail::value);
   const std::vector<std::size_t> open = in_question(judged, options);
   side_by_side(open.size(), evaluator.workers(), [&](std::size_t i, std::size_t worker) {
     Judged& j = judged[open[i]];
     evaluator.complete(*j.outcome, bandwidth, worker);
-    take_outcome(j, evaluator, options);
+    take_outcome(j, evaluator);
   });
   return winner(judged, options);
 }
-
-// The simulator is asked along one quantity, bandwidth or compression ratio, until the answer
-// changes. The change is then bracketed by bisection, in the geometric middle, since both
-// quantities span decades.
-//
-// An example: at 10 Gbit/s ddp wins. Going up in factors of sqrt(2), ddp wins at 14.1 and another
-// strategy at 20 Gbit/s. The bisection asks at 16.8, 15.4 and so on, until the bracket is within 1
-// %. A run at a rate that was asked before is taken from `known`.
-
-namespace {
-
-constexpr double kWidth = 1.01, kReach = 1000, kMostRatio = 1e4;
-const double kStride = std::sqrt(2.0);
-
-// Halves (low, high) while it is wider than kWidth. `is_low(x)` holds at low and fails at high, and
-// so it does for every bracket in between.
-template <typename IsLow>
-std::pair<double, double> bisect(double low, double high, IsLow is_low) {
-  while (high / low > kWidth) {
-    const double middle = std::sqrt(low * high);
-    (is_low(middle) ? low : high) = middle;
-  }
-  return {low, high};
-}
-
-/// How often bisect() asks at most if high / low is this factor. Each question takes the square
-/// root of the factor; the logarithm halves.
-std::size_t halvings(double factor) {
-  return static_cast<std::size_t>(std::ceil(std::log2(std::log(factor) / std::log(kWidth)))) + 1;
-}
-
-}  // namespace
 
 std::size_t most_bandwidth_runs(const std::vector<doc::Strategy>& strategies,
                                 const AdviseOptions& options) {
@@ -240,14 +338,13 @@ std::size_t most_bandwidth_runs(const std::vector<doc::Strategy>& strategies,
 // On the way down the roles are swapped: the bracket's low end is the rate at which another
 // strategy wins.
 std::vector<doc::TurningPoint> bandwidth_turning_points(
-    Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
-    const AdviseOptions& options) {
-  const double here = options.bandwidth ? options.bandwidth->value : evaluator.line_bytes_per_s();
+    Evaluator& evaluator, const std::vector<doc::Strategy>& strategies) {
+  const double here = evaluator.line_bytes_per_s();
   if (!(here > 0)) return {};
   std::map<double, std::string> known;
   const auto wins_at = [&](double rate) -> const std::string& {
     const auto [at, is_new] = known.try_emplace(rate);
-    if (is_new) at->second = winner(evaluator, strategies, BytesPerSecond{rate}, options);
+    if (is_new) at->second = winner(evaluator, strategies, BytesPerSecond{rate});
     return at->second;
   };
   const std::string now = wins_at(here);
@@ -274,14 +371,14 @@ std::size_t most_full_use_runs() { return 2 + halvings(kMostRatio); }
 
 // Whatever is left at the highest ratio does not shrink with the bytes: latency, or waiting for
 // late ranks.
-std::optional<double> ratio_for_full_use(Evaluator& evaluator, const AdviseOptions& options) {
-  doc::Strategy coded{options.current.exchange, {{std::string(plan::kCodec), {}}}};
+std::optional<double> ratio_for_full_use(Evaluator& evaluator) {
+  doc::Strategy coded{evaluator.options().current.exchange, {{std::string(plan::kCodec), {}}}};
   std::erase_if(coded.exchange.options, [](const auto& option) { return option.first == "wire"; });
   auto& settings = coded.extras.front().options;
   const double most = kFullUse * evaluator.workload().one_rank_step_s();
   const auto is_long = [&](double ratio) {
     settings = {{"ratio", fmt::format("{:.9g}", ratio)}};
-    const Judged j = judge(evaluator, coded, options.bandwidth, options);
+    const Judged j = judge(evaluator, coded, evaluator.options().bandwidth);
     return !j.outcome || j.outcome->step_s.value > most;
   };
   if (is_long(kMostRatio)) return std::nullopt;

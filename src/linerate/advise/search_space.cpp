@@ -187,55 +187,8 @@ class Space {
   std::vector<std::string> texts_;
 };
 
-}  // namespace
-
-void add_once(std::vector<std::string>& texts, std::string text) {
-  if (std::ranges::find(texts, text) == texts.end()) texts.push_back(std::move(text));
-}
-
-doc::Component parse_codec(const std::string& text) {
-  doc::Component codec = doc::parse_component(text);
-  if (!plan::is(codec, plan::Extra::codec))
-    throw UsageError(
-        fmt::format("expected codec(ratio=8, encode=10GB/s, ...); found \"{}\"; a compressor of "
-                    "`linerate list compressors` is tried if the Cluster has its cost (calibrate "
-                    "--codecs), or as --strategy ddp+NAME",
-                    text));
-  return codec;
-}
-
-SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Component>& codecs,
-                         const std::vector<doc::Strategy>& more, const doc::Cluster& cluster,
-                         bool knows_shapes) {
-  Space all;
-  all.add(current);
-  for (const doc::Strategy& strategy : uncompressed()) all.add(strategy);
-  for (const doc::Strategy& strategy : more) all.add(strategy);
-  const std::size_t asked = all.space.strategies.size();
-  for (const doc::Component& codec : codecs) {
-    static_cast<void>(plan::CodecModel::parse(codec, cluster));  // refuses values that no codec has
-    all.add_codec(codec, current);
-  }
-  // A cost of any setting is tried by the settings that have costs of their own.
-  const auto has_settings = [&](const doc::CodecCost& cost) {
-    return !cost.is_own() && std::ranges::any_of(cluster.codecs, [&](const doc::CodecCost& c) {
-      return !c.is_own() && c.name.starts_with(cost.name + "(");
-    });
-  };
-  for (const doc::CodecCost& cost : cluster.codecs)
-    if (!has_settings(cost)) all.add_calibrated(cost, current);
-  if (std::ranges::any_of(cluster.codecs, [](const doc::CodecCost& c) {
-        return c.is_own() && !is_cast(c.name) && compressor_of(c.name);
-      }))
-    all.add_auto(current);
-  if (!knows_shapes) all.leave_out_factors(asked, cluster);
-  return std::move(all.space);
-}
-
 // Memory of an exchange, read from the tasks and payloads of its Plan. Buckets and payloads are
 // counted for each variant; what K-FAC and compressors keep from step to step is counted on top.
-
-namespace {
 
 // Collectives work in place, so what travels as it is needs no second buffer.
 MemoryNeed of_payloads(const doc::TaskGraph& graph) {
@@ -343,6 +296,49 @@ double curvature_of(const doc::Plan& plan) {
 }
 
 }  // namespace
+
+void add_once(std::vector<std::string>& texts, std::string text) {
+  if (std::ranges::find(texts, text) == texts.end()) texts.push_back(std::move(text));
+}
+
+doc::Component parse_codec(const std::string& text) {
+  doc::Component codec = doc::parse_component(text);
+  if (!plan::is(codec, plan::Extra::codec))
+    throw UsageError(
+        fmt::format("expected codec(ratio=8, encode=10GB/s, ...); found \"{}\"; a compressor of "
+                    "`linerate list compressors` is tried if the Cluster has its cost (calibrate "
+                    "--codecs), or as --strategy ddp+NAME",
+                    text));
+  return codec;
+}
+
+SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Component>& codecs,
+                         const std::vector<doc::Strategy>& more, const doc::Cluster& cluster,
+                         bool knows_shapes) {
+  Space all;
+  all.add(current);
+  for (const doc::Strategy& strategy : uncompressed()) all.add(strategy);
+  for (const doc::Strategy& strategy : more) all.add(strategy);
+  const std::size_t asked = all.space.strategies.size();
+  for (const doc::Component& codec : codecs) {
+    static_cast<void>(plan::CodecModel::parse(codec, cluster));  // refuses values that no codec has
+    all.add_codec(codec, current);
+  }
+  // A cost of any setting is tried by the settings that have costs of their own.
+  const auto has_settings = [&](const doc::CodecCost& cost) {
+    return !cost.is_own() && std::ranges::any_of(cluster.codecs, [&](const doc::CodecCost& c) {
+      return !c.is_own() && c.name.starts_with(cost.name + "(");
+    });
+  };
+  for (const doc::CodecCost& cost : cluster.codecs)
+    if (!has_settings(cost)) all.add_calibrated(cost, current);
+  if (std::ranges::any_of(cluster.codecs, [](const doc::CodecCost& c) {
+        return c.is_own() && !is_cast(c.name) && compressor_of(c.name);
+      }))
+    all.add_auto(current);
+  if (!knows_shapes) all.leave_out_factors(asked, cluster);
+  return std::move(all.space);
+}
 
 MemoryNeed memory_of(const doc::Plan& plan) {
   const double curvature = curvature_of(plan);

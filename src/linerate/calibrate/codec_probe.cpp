@@ -112,70 +112,9 @@ Line line_of(const std::vector<doc::CostSample>& samples) {
 /// 0: it takes no time.
 double rate_of(double s_per_unit) { return s_per_unit > 0 ? 1 / s_per_unit : 0; }
 
-}  // namespace
-
-std::vector<compress::Shape> probed_shapes(const compress::Compressor& compressor,
-                                           const std::vector<std::int64_t>& elements) {
-  std::vector<compress::Shape> shapes;
-  for (const std::int64_t n : elements) {
-    const auto rows = static_cast<std::int64_t>(std::sqrt(static_cast<double>(n)));
-    const compress::Shape shape{n / rows * rows, rows};
-    if (!compressor.rounds(shape).empty()) shapes.push_back(shape);
-  }
-  return shapes;
-}
-
-doc::CodecCost fit_codec(const CodecSamples& samples) {
-  if (samples.encode.empty())
-    throw UsageError("codec " + samples.name + ": it compresses none of the sizes");
-  const Line in = line_of(samples.encode), out = line_of(samples.decode);
-  doc::CodecCost cost{samples.name, 0, rate_of(in.beta_s_per_byte), 0,
-                      rate_of(out.beta_s_per_byte)};
-  cost.encode_tensor_s = in.alpha_s, cost.decode_tensor_s = out.alpha_s;
-  return cost;
-}
-
-doc::CodecCost probe_codec(const doc::Component& component, const CodecProbeOptions& options) {
-  const auto compressor = compress::make_compressor(component);
-  const std::vector<float> noise =
-      compress::noise(*std::max_element(options.elements.begin(), options.elements.end()), 1);
-  CodecSamples samples{doc::to_text(component), {}, {}};
-  for (const compress::Shape& shape : probed_shapes(*compressor, options.elements)) {
-    TensorsInTurn steps(*compressor, shape, noise);
-    const Steps::Times medians = medians_of(steps, options.budget_per_size);
-    const auto bytes = static_cast<double>(shape.elements * size_of(DType::f32));
-    samples.encode.push_back({.bytes = bytes, .seconds = std::max(medians.encode_s, 1e-9)});
-    samples.decode.push_back({.bytes = bytes, .seconds = std::max(medians.decode_s, 1e-9)});
-  }
-  return fit_codec(samples);
-}
-
-doc::Component parse_compressor(const std::string& text) {
-  doc::Component component = doc::parse_component(text);
-  static_cast<void>(compress::make_compressor(component));
-  return component;
-}
-
-std::vector<doc::Component> all_compressors() {
-  std::vector<doc::Component> all;
-  for (const std::string& name : compress::compressors().names()) all.push_back({name, {}});
-  return all;
-}
-
-void add_codec(doc::Cluster& cluster, const doc::CodecCost& cost) {
-  std::erase_if(cluster.codecs, [&](const doc::CodecCost& c) { return c.name == cost.name; });
-  cluster.codecs.push_back(cost);
-}
-
-void add_codecs(doc::Cluster& cluster, const std::vector<doc::Component>& compressors) {
-  for (const doc::Component& component : compressors) add_codec(cluster, probe_codec(component));
-}
-
 // Costs of K-FAC's work. Inversions are looked up by dimension. Factors and directions are priced
 // by rates: a fixed time a call, and times for each flop, input and element. Samples of different
 // shapes tell the rates apart. Errors are relative, so small layers count as much as large ones.
-
-namespace {
 
 /// Seconds of one call, of a flop, of an input, of an element.
 using Rates = std::array<double, 4>;
@@ -242,6 +181,63 @@ TableLine table_line(const std::string& place, const std::string& text) {
 }
 
 }  // namespace
+
+std::vector<compress::Shape> probed_shapes(const compress::Compressor& compressor,
+                                           const std::vector<std::int64_t>& elements) {
+  std::vector<compress::Shape> shapes;
+  for (const std::int64_t n : elements) {
+    const auto rows = static_cast<std::int64_t>(std::sqrt(static_cast<double>(n)));
+    const compress::Shape shape{n / rows * rows, rows};
+    if (!compressor.rounds(shape).empty()) shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+doc::CodecCost fit_codec(const CodecSamples& samples) {
+  if (samples.encode.empty())
+    throw UsageError("codec " + samples.name + ": it compresses none of the sizes");
+  const Line in = line_of(samples.encode), out = line_of(samples.decode);
+  doc::CodecCost cost{samples.name, 0, rate_of(in.beta_s_per_byte), 0,
+                      rate_of(out.beta_s_per_byte)};
+  cost.encode_tensor_s = in.alpha_s, cost.decode_tensor_s = out.alpha_s;
+  return cost;
+}
+
+doc::CodecCost probe_codec(const doc::Component& component, const CodecProbeOptions& options) {
+  const auto compressor = compress::make_compressor(component);
+  const std::vector<float> noise =
+      compress::noise(*std::max_element(options.elements.begin(), options.elements.end()), 1);
+  CodecSamples samples{doc::to_text(component), {}, {}};
+  for (const compress::Shape& shape : probed_shapes(*compressor, options.elements)) {
+    TensorsInTurn steps(*compressor, shape, noise);
+    const Steps::Times medians = medians_of(steps, options.budget_per_size);
+    const auto bytes = static_cast<double>(shape.elements * size_of(DType::f32));
+    samples.encode.push_back({.bytes = bytes, .seconds = std::max(medians.encode_s, 1e-9)});
+    samples.decode.push_back({.bytes = bytes, .seconds = std::max(medians.decode_s, 1e-9)});
+  }
+  return fit_codec(samples);
+}
+
+doc::Component parse_compressor(const std::string& text) {
+  doc::Component component = doc::parse_component(text);
+  static_cast<void>(compress::make_compressor(component));
+  return component;
+}
+
+std::vector<doc::Component> all_compressors() {
+  std::vector<doc::Component> all;
+  for (const std::string& name : compress::compressors().names()) all.push_back({name, {}});
+  return all;
+}
+
+void add_codec(doc::Cluster& cluster, const doc::CodecCost& cost) {
+  std::erase_if(cluster.codecs, [&](const doc::CodecCost& c) { return c.name == cost.name; });
+  cluster.codecs.push_back(cost);
+}
+
+void add_codecs(doc::Cluster& cluster, const std::vector<doc::Component>& compressors) {
+  for (const doc::Component& component : compressors) add_codec(cluster, probe_codec(component));
+}
 
 doc::SecondOrderCost fit_second_order(const doc::SecondOrderSamples& samples) {
   doc::SecondOrderCost cost;

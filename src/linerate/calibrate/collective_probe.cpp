@@ -257,25 +257,10 @@ class Prober {
   int added_ = 0;
 };
 
-}  // namespace
-
-CollectiveProbe probe_collectives(comm::Communicator& communicator, CallTimer& timer,
-                                  const CollectiveProbeOptions& options) {
-  return Prober(communicator, timer, options).run();
-}
-
-CollectiveProbe probe_collectives(comm::Communicator& communicator,
-                                  const CollectiveProbeOptions& options) {
-  CallTrain train(communicator, options.largest.value);
-  return probe_collectives(communicator, train, options);
-}
-
 // All calls of a train are submitted at once, and their ends are read afterwards. So nothing on the
 // caller's side lies between two calls, and a short call's time is that of the transport.
 // collective_probe.cpp and probe.cpp measure with this; torch_adapter derives a series for
 // devices.
-
-namespace {
 
 constexpr std::int64_t kElement = sizeof(float);
 // Several times the buckets in use: 0.5 ms of the rate in tools/lab, 1 to 2 ms by tc's manual.
@@ -308,7 +293,35 @@ double middle_mean(std::vector<double> seconds) {
   return mean(std::span(seconds).subspan(quarter, seconds.size() - 2 * quarter));
 }
 
+// Where is a fit worst? Leave-one-out errors say it: a size that the others cannot foresee lies at
+// a bend or a jump. Another size next to it locates that. If the medians themselves are in doubt,
+// the error may be noise, and repetitions help more than sizes.
+
+constexpr double kNarrowGap = 1.1;  // ratio of two neighbouring sizes
+
+/// Two standard errors of the median, relative: a normal's median has 1.25 sigma / sqrt(n), and its
+/// 10th to 90th percentile is 2.56 sigma.
+double doubt(const doc::CostSample& sample, std::size_t times) {
+  return (sample.high_s - sample.low_s) / sample.seconds / std::sqrt(static_cast<double>(times));
+}
+
+struct Gap {
+  double from = 1, to = 1;
+  double ratio() const { return to / from; }
+};
+
 }  // namespace
+
+CollectiveProbe probe_collectives(comm::Communicator& communicator, CallTimer& timer,
+                                  const CollectiveProbeOptions& options) {
+  return Prober(communicator, timer, options).run();
+}
+
+CollectiveProbe probe_collectives(comm::Communicator& communicator,
+                                  const CollectiveProbeOptions& options) {
+  CallTrain train(communicator, options.largest.value);
+  return probe_collectives(communicator, train, options);
+}
 
 int calls_in_a_run(double seconds_per_call) {
   constexpr double kLongCall = 0.010, kRun = 0.006, kMost = 16;
@@ -395,27 +408,6 @@ comm::WorkPtr CallTrain::submit(const Call& call) {
       return communicator_.broadcast(all, 0, "probe");
   }
 }
-
-// Where is a fit worst? Leave-one-out errors say it: a size that the others cannot foresee lies at
-// a bend or a jump. Another size next to it locates that. If the medians themselves are in doubt,
-// the error may be noise, and repetitions help more than sizes.
-
-namespace {
-
-constexpr double kNarrowGap = 1.1;  // ratio of two neighbouring sizes
-
-/// Two standard errors of the median, relative: a normal's median has 1.25 sigma / sqrt(n), and its
-/// 10th to 90th percentile is 2.56 sigma.
-double doubt(const doc::CostSample& sample, std::size_t times) {
-  return (sample.high_s - sample.low_s) / sample.seconds / std::sqrt(static_cast<double>(times));
-}
-
-struct Gap {
-  double from = 1, to = 1;
-  double ratio() const { return to / from; }
-};
-
-}  // namespace
 
 doc::CostSample sample_of(const ProbedSize& size) {
   return {static_cast<double>(size.bytes), median(size.seconds), quantile(size.seconds, 0.1),

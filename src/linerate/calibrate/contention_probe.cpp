@@ -160,6 +160,14 @@ class ContentionProber {
   std::vector<float> buffer_;
 };
 
+// The product keeps its operands in the second-level cache, so it competes for cores. The pass over
+// the stream reads and writes memory, so it competes with messages for bandwidth. Training does
+// both, and a load of one kind alone would give too small or too large a slowdown.
+
+constexpr std::size_t kRows = 48, kColumns = 256, kDepth = 256;  // B is 256 KiB: second-level cache
+constexpr std::size_t kStream = 8u << 20;  // floats; 32 MiB, beyond any private cache
+constexpr std::size_t kPass = 256u << 10;  // floats touched a slice: 1 MiB read and written
+
 }  // namespace
 
 doc::Contention probe_contention(comm::Communicator& communicator, ComputeLoad& load,
@@ -189,18 +197,6 @@ IdleStart probe_idle_start(comm::Communicator& communicator) {
   communicator.all_reduce(comm::buffer(longest_sleep_s), comm::Reduce::max, "calibrate")->wait();
   return {longest_sleep_s, median(calls)};
 }
-
-// The product keeps its operands in the second-level cache, so it competes for cores. The pass over
-// the stream reads and writes memory, so it competes with messages for bandwidth. Training does
-// both, and a load of one kind alone would give too small or too large a slowdown.
-
-namespace {
-
-constexpr std::size_t kRows = 48, kColumns = 256, kDepth = 256;  // B is 256 KiB: second-level cache
-constexpr std::size_t kStream = 8u << 20;  // floats; 32 MiB, beyond any private cache
-constexpr std::size_t kPass = 256u << 10;  // floats touched a slice: 1 MiB read and written
-
-}  // namespace
 
 int threads_per_rank(int ranks) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

@@ -28,6 +28,50 @@ std::optional<Collective> collective_of(trace::CommOp op) {
 /// Durations by size: the least of each is taken as the transfer.
 using Durations = std::map<std::pair<doc::CollectiveCost*, std::int64_t>, double>;
 
+constexpr double kNotSlower = 1.005;  // rounds to 1.00
+
+/// The factor, 1 if it is unknown.
+double factor_of(const trace::SlowdownFound& found, const std::string& source, const char* what,
+                 const char* other, std::vector<std::string>& notes) {
+  if (found.slowdown) {
+    const std::string slower = found.slowdown->factor < kNotSlower
+                                   ? std::string("no slower")
+                                   : fmt::format("{:.2f} times slower", found.slowdown->factor);
+    notes.push_back(fmt::format("{}: {} runs {} during {} (90 % interval {:.2f} to {:.2f})", source,
+                                what, slower, other, found.slowdown->low, found.slowdown->high));
+    return found.slowdown->factor;
+  }
+  const char* why = found.comparisons < trace::kFewestComparisons
+                        ? "too little of it was recorded both with and without"
+                        : "the recorded times scatter too much";
+  notes.push_back(
+      fmt::format("{}: it is not known how much slower {} runs during {}, because {}; taken as 1",
+                  source, what, other, why));
+  return 1;
+}
+
+// A collective does not start at the moment at which its data is ready: the host wakes a thread or
+// launches a kernel. The delay is seen only if nothing else can explain the gap, so only
+// collectives that came to an idle network count. At least eight are needed, and a 90 % interval no
+// wider than a factor of four.
+
+constexpr std::size_t kFewest = 8;
+constexpr double kWidest = 4;  // an interval with ends further apart says nothing
+
+/// Seconds, of all ranks.
+std::vector<double> delays_on_idle_network(const trace::Job& job) {
+  std::vector<double> delays;
+  for (const trace::RankActivity& rank : job.ranks) {
+    std::int64_t busy_until_ns = INT64_MIN;
+    for (const trace::Communication& c : rank.communications) {
+      if (c.ready_ns != trace::kNotReady && busy_until_ns <= c.ready_ns)
+        delays.push_back(static_cast<double>(c.span.start_ns - c.ready_ns) * 1e-9);
+      busy_until_ns = std::max(busy_until_ns, c.span.end_ns);
+    }
+  }
+  return delays;
+}
+
 }  // namespace
 
 std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const std::string& source,
@@ -110,32 +154,6 @@ TracedJob calibrate_from_trace(const trace::Job& job, const std::string& source,
   return out;
 }
 
-namespace {
-
-constexpr double kNotSlower = 1.005;  // rounds to 1.00
-
-/// The factor, 1 if it is unknown.
-double factor_of(const trace::SlowdownFound& found, const std::string& source, const char* what,
-                 const char* other, std::vector<std::string>& notes) {
-  if (found.slowdown) {
-    const std::string slower = found.slowdown->factor < kNotSlower
-                                   ? std::string("no slower")
-                                   : fmt::format("{:.2f} times slower", found.slowdown->factor);
-    notes.push_back(fmt::format("{}: {} runs {} during {} (90 % interval {:.2f} to {:.2f})", source,
-                                what, slower, other, found.slowdown->low, found.slowdown->high));
-    return found.slowdown->factor;
-  }
-  const char* why = found.comparisons < trace::kFewestComparisons
-                        ? "too little of it was recorded both with and without"
-                        : "the recorded times scatter too much";
-  notes.push_back(
-      fmt::format("{}: it is not known how much slower {} runs during {}, because {}; taken as 1",
-                  source, what, other, why));
-  return 1;
-}
-
-}  // namespace
-
 std::optional<doc::Contention> contention_from_trace(const trace::Overlap& overlap,
                                                      const std::string& source,
                                                      std::vector<std::string>& notes) {
@@ -148,32 +166,6 @@ std::optional<doc::Contention> contention_from_trace(const trace::Overlap& overl
   if (!compute.slowdown && !communication.slowdown) return std::nullopt;
   return contention;
 }
-
-// A collective does not start at the moment at which its data is ready: the host wakes a thread or
-// launches a kernel. The delay is seen only if nothing else can explain the gap, so only
-// collectives that came to an idle network count. At least eight are needed, and a 90 % interval no
-// wider than a factor of four.
-
-namespace {
-
-constexpr std::size_t kFewest = 8;
-constexpr double kWidest = 4;  // an interval with ends further apart says nothing
-
-/// Seconds, of all ranks.
-std::vector<double> delays_on_idle_network(const trace::Job& job) {
-  std::vector<double> delays;
-  for (const trace::RankActivity& rank : job.ranks) {
-    std::int64_t busy_until_ns = INT64_MIN;
-    for (const trace::Communication& c : rank.communications) {
-      if (c.ready_ns != trace::kNotReady && busy_until_ns <= c.ready_ns)
-        delays.push_back(static_cast<double>(c.span.start_ns - c.ready_ns) * 1e-9);
-      busy_until_ns = std::max(busy_until_ns, c.span.end_ns);
-    }
-  }
-  return delays;
-}
-
-}  // namespace
 
 double start_delay_from_trace(const trace::Job& job, const std::string& source,
                               std::vector<std::string>& notes) {

@@ -24,6 +24,71 @@ namespace {
 // The rest of the budget is contention's; the sleep probe takes half a second of any budget.
 constexpr double kCollectiveShare = 0.7;
 
+// Run before the first planned step of a training job (replan/run_planner.cpp). Training waits for
+// it, so sizes grow fourfold and each has three calls. That is enough to choose bucket sizes by,
+// and not for predictions.
+
+constexpr std::int64_t kSmallest = 4096, kLargest = 16 << 20;
+constexpr double kLongest = 0.2;  // seconds for one call
+
+/// Three calls in a row, mean over ranks.
+double measure(comm::Communicator& communicator, CallTimer& timer, const Call& call) {
+  std::vector<double> seconds = timer.time(std::array{CallRun{call, 3}});
+  mean_over_ranks(communicator, seconds);
+  return seconds[0];
+}
+
+/// One table of `kind`, from the smallest size up to `largest`, or to the first size that takes too
+/// long.
+doc::CollectiveCost probe(comm::Communicator& communicator, CallTimer& timer, Collective kind,
+                          std::int64_t largest) {
+  doc::CollectiveCost cost;
+  cost.collective = kind;
+  cost.ranks = communicator.size();
+  cost.in_place = kind == Collective::all_reduce || kind == Collective::broadcast;
+  cost.source = "probe before the first planned step";
+  for (std::int64_t size = kSmallest; size <= largest; size *= 4) {
+    const std::int64_t bytes = whole_blocks(size, communicator.size());
+    const double seconds = measure(communicator, timer, {kind, bytes});
+    // A larger message never costs less: noise of three repetitions must not suggest it.
+    const double floor = cost.samples.empty() ? 0.0 : cost.samples.back().seconds;
+    cost.samples.push_back({static_cast<double>(bytes), std::max(seconds, floor), 0, 0});
+    if (seconds > kLongest) break;
+  }
+  bound_start_ups(cost.samples);
+  cost.segments = segments_between(cost.samples);
+  return cost;
+}
+
+// What machines have besides their network. Ranks find out who shares a machine by one all-reduce.
+// Each rank writes a hash of its machine, and its cores, into its own place of a vector of zeros.
+// The sum is the vector of all ranks.
+
+/// The same for all ranks on one running kernel, whatever its containers and namespaces are named.
+std::string machine() {
+  std::string id;
+  if (std::ifstream boot("/proc/sys/kernel/random/boot_id"); std::getline(boot, id)) return id;
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string();
+}
+
+/// As doubles hold it: a hash of its name, and its cores.
+struct Machine {
+  double id = 0, cores = 0;
+};
+
+/// By rank. Collective.
+std::vector<Machine> machines_of(comm::Communicator& communicator) {
+  std::vector<double> all(2 * to_index(communicator.size()), 0.0);  // every rank fills in its own
+  const auto mine = 2 * to_index(communicator.rank());
+  all[mine] = static_cast<double>(std::hash<std::string>{}(machine()) >> 12);
+  all[mine + 1] = std::max(1u, std::thread::hardware_concurrency());
+  communicator.all_reduce(comm::buffer(all), comm::Reduce::sum, "core probe")->wait();
+  std::vector<Machine> machines;
+  for (std::size_t i = 0; i < all.size(); i += 2) machines.push_back({all[i], all[i + 1]});
+  return machines;
+}
+
 }  // namespace
 
 void require_network(const comm::Communicator& communicator) {
@@ -66,46 +131,6 @@ doc::Cluster probe_cluster(comm::Communicator& communicator, ComputeLoad& load,
   cluster.name = fmt::format("{} ranks over {}", communicator.size(), communicator.transport());
   return cluster;
 }
-
-// Run before the first planned step of a training job (replan/run_planner.cpp). Training waits for
-// it, so sizes grow fourfold and each has three calls. That is enough to choose bucket sizes by,
-// and not for predictions.
-
-namespace {
-
-constexpr std::int64_t kSmallest = 4096, kLargest = 16 << 20;
-constexpr double kLongest = 0.2;  // seconds for one call
-
-/// Three calls in a row, mean over ranks.
-double measure(comm::Communicator& communicator, CallTimer& timer, const Call& call) {
-  std::vector<double> seconds = timer.time(std::array{CallRun{call, 3}});
-  mean_over_ranks(communicator, seconds);
-  return seconds[0];
-}
-
-/// One table of `kind`, from the smallest size up to `largest`, or to the first size that takes too
-/// long.
-doc::CollectiveCost probe(comm::Communicator& communicator, CallTimer& timer, Collective kind,
-                          std::int64_t largest) {
-  doc::CollectiveCost cost;
-  cost.collective = kind;
-  cost.ranks = communicator.size();
-  cost.in_place = kind == Collective::all_reduce || kind == Collective::broadcast;
-  cost.source = "probe before the first planned step";
-  for (std::int64_t size = kSmallest; size <= largest; size *= 4) {
-    const std::int64_t bytes = whole_blocks(size, communicator.size());
-    const double seconds = measure(communicator, timer, {kind, bytes});
-    // A larger message never costs less: noise of three repetitions must not suggest it.
-    const double floor = cost.samples.empty() ? 0.0 : cost.samples.back().seconds;
-    cost.samples.push_back({static_cast<double>(bytes), std::max(seconds, floor), 0, 0});
-    if (seconds > kLongest) break;
-  }
-  bound_start_ups(cost.samples);
-  cost.segments = segments_between(cost.samples);
-  return cost;
-}
-
-}  // namespace
 
 void bound_start_ups(std::vector<doc::CostSample>& samples) {
   for (std::size_t i = samples.size(); i-- > 1;) {
@@ -156,39 +181,6 @@ doc::Cluster quick_probe(comm::Communicator& communicator, CallTimer& timer,
   cluster.source = cluster.collectives.front().source;
   return cluster;
 }
-
-// What machines have besides their network. Ranks find out who shares a machine by one all-reduce.
-// Each rank writes a hash of its machine, and its cores, into its own place of a vector of zeros.
-// The sum is the vector of all ranks.
-
-namespace {
-
-/// The same for all ranks on one running kernel, whatever its containers and namespaces are named.
-std::string machine() {
-  std::string id;
-  if (std::ifstream boot("/proc/sys/kernel/random/boot_id"); std::getline(boot, id)) return id;
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string();
-}
-
-/// As doubles hold it: a hash of its name, and its cores.
-struct Machine {
-  double id = 0, cores = 0;
-};
-
-/// By rank. Collective.
-std::vector<Machine> machines_of(comm::Communicator& communicator) {
-  std::vector<double> all(2 * to_index(communicator.size()), 0.0);  // every rank fills in its own
-  const auto mine = 2 * to_index(communicator.rank());
-  all[mine] = static_cast<double>(std::hash<std::string>{}(machine()) >> 12);
-  all[mine + 1] = std::max(1u, std::thread::hardware_concurrency());
-  communicator.all_reduce(comm::buffer(all), comm::Reduce::sum, "core probe")->wait();
-  std::vector<Machine> machines;
-  for (std::size_t i = 0; i < all.size(); i += 2) machines.push_back({all[i], all[i + 1]});
-  return machines;
-}
-
-}  // namespace
 
 int probe_cores(comm::Communicator& communicator) {
   std::map<double, double> cores_of;

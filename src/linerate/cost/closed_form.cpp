@@ -25,6 +25,23 @@ double steps_of_tree(int ranks) {
 double share(int ranks) { return ranks <= 1 ? 0 : static_cast<double>(ranks - 1) / ranks; }
 double others(int ranks) { return ranks <= 1 ? 0 : ranks - 1; }
 
+// The closed model of Agarwal et al. 2021, with buckets of any sizes. All times are seconds and all
+// sizes bytes. An example: backward takes 100 ms alone and gamma is 1.07, so backward takes 107 ms
+// under overlap. Three buckets take 20 ms each on the network and the last one 8 ms. The first
+// three hide under backward, as 60 < 107, and the step takes 107 + 8 = 115 ms. On a network that is
+// three times slower they take 180 and 24 ms, and the step takes 180 + 24 = 204 ms.
+
+Line ring(const AgarwalInput& in) { return ring_all_reduce(in.ranks, in.link); }
+
+// Time of the overlapped exchange when every bucket is r times smaller.
+double overlapped_at(const AgarwalInput& in, double ratio) {
+  const std::vector<double> buckets = buckets_of(in);
+  const Line all_reduce = ring(in);
+  double hidden = 0;
+  for (std::size_t k = 0; k + 1 < buckets.size(); ++k) hidden += all_reduce(buckets[k] / ratio);
+  return std::max(in.gamma * in.backward_s, hidden) + all_reduce(buckets.back() / ratio);
+}
+
 }  // namespace
 
 Line ring_all_reduce(int ranks, const LinkCost& link) {
@@ -130,27 +147,6 @@ AddTable::AddTable(std::span<const doc::AddCost> table) {
   }
   pieces_.push_back({std::numeric_limits<double>::infinity(), table.back().seconds, 0});
 }
-
-// The closed model of Agarwal et al. 2021, with buckets of any sizes. All times are seconds and all
-// sizes bytes. An example: backward takes 100 ms alone and gamma is 1.07, so backward takes 107 ms
-// under overlap. Three buckets take 20 ms each on the network and the last one 8 ms. The first
-// three hide under backward, as 60 < 107, and the step takes 107 + 8 = 115 ms. On a network that is
-// three times slower they take 180 and 24 ms, and the step takes 180 + 24 = 204 ms.
-
-namespace {
-
-Line ring(const AgarwalInput& in) { return ring_all_reduce(in.ranks, in.link); }
-
-// Time of the overlapped exchange when every bucket is r times smaller.
-double overlapped_at(const AgarwalInput& in, double ratio) {
-  const std::vector<double> buckets = buckets_of(in);
-  const Line all_reduce = ring(in);
-  double hidden = 0;
-  for (std::size_t k = 0; k + 1 < buckets.size(); ++k) hidden += all_reduce(buckets[k] / ratio);
-  return std::max(in.gamma * in.backward_s, hidden) + all_reduce(buckets.back() / ratio);
-}
-
-}  // namespace
 
 std::vector<double> buckets_of(const AgarwalInput& in) {
   std::vector<double> buckets = in.buckets;

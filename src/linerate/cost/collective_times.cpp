@@ -101,23 +101,8 @@ std::string about_absent_ranks(const doc::Cluster& cluster, int ranks) {
                    absent.size() == 1 ? "rank" : "ranks", fmt::join(absent, ", "), ranks - 1);
 }
 
-}  // namespace
-
-std::vector<std::string> extrapolation_notes(const CostModel& model, int ranks) {
-  std::vector<std::string> notes = shared_core_notes(model.cluster(), ranks);
-  if (std::string note = about_absent_ranks(model.cluster(), ranks); !note.empty())
-    notes.push_back(std::move(note));
-  if (!model.measured_ranks(Collective::all_reduce, ranks)) return notes;
-  for (std::string note :
-       {about_ranks(model, ranks), about_line(model), about_bandwidth(model), about_latency(model)})
-    if (!note.empty()) notes.push_back(std::move(note));
-  return notes;
-}
-
 // Answers `whatif --collective`: the time of one collective over rank counts and sizes, each with
 // its interval, and notes on where the numbers come from.
-
-namespace {
 
 std::string about_source(const CostModel& model, Collective collective, int ranks) {
   const doc::Cluster& cluster = model.cluster();
@@ -136,7 +121,34 @@ std::string about_source(const CostModel& model, Collective collective, int rank
   }
 }
 
+// Collects what is not measured in the prices of Plans. add() looks at each collective's size once,
+// by the curve that prices it. It notes a collective that was derived from another one or is priced
+// by a closed form. It notes a size outside those measured, and the closed form of all-reduces.
+// Sets and ranges are merged, so one sentence covers any number of Plans.
+
+std::string names_of(const std::set<Collective>& collectives) {
+  std::vector<std::string> names;
+  for (const Collective c : collectives) names.emplace_back(name_of(c));
+  return join(names, ", ");
+}
+
+std::string sizes(double from, double to) {
+  return from < to ? fmt::format("{} to {}", format_size(from), format_size(to))
+                   : format_size(from);
+}
+
 }  // namespace
+
+std::vector<std::string> extrapolation_notes(const CostModel& model, int ranks) {
+  std::vector<std::string> notes = shared_core_notes(model.cluster(), ranks);
+  if (std::string note = about_absent_ranks(model.cluster(), ranks); !note.empty())
+    notes.push_back(std::move(note));
+  if (!model.measured_ranks(Collective::all_reduce, ranks)) return notes;
+  for (std::string note :
+       {about_ranks(model, ranks), about_line(model), about_bandwidth(model), about_latency(model)})
+    if (!note.empty()) notes.push_back(std::move(note));
+  return notes;
+}
 
 std::vector<std::string> shared_core_notes(const doc::Cluster& cluster, int ranks) {
   if (!cluster.cores || ranks <= *cluster.cores) return {};
@@ -178,26 +190,6 @@ CollectiveTimes collective_times(const doc::Cluster& cluster, Collective collect
   for (std::string& note : outlier_notes(model)) all.notes.push_back(std::move(note));
   return all;
 }
-
-// Collects what is not measured in the prices of Plans. add() looks at each collective's size once,
-// by the curve that prices it. It notes a collective that was derived from another one or is priced
-// by a closed form. It notes a size outside those measured, and the closed form of all-reduces.
-// Sets and ranges are merged, so one sentence covers any number of Plans.
-
-namespace {
-
-std::string names_of(const std::set<Collective>& collectives) {
-  std::vector<std::string> names;
-  for (const Collective c : collectives) names.emplace_back(name_of(c));
-  return join(names, ", ");
-}
-
-std::string sizes(double from, double to) {
-  return from < to ? fmt::format("{} to {}", format_size(from), format_size(to))
-                   : format_size(from);
-}
-
-}  // namespace
 
 void PriceNotes::add(const doc::Plan& plan, const CostModel& model) {
   if (model.cluster().collectives.empty()) return;

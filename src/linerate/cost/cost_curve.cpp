@@ -63,20 +63,6 @@ void split(const CostCurve& curve, double from, double to, std::size_t most,
   split(curve, bend, to, most, pieces, bends + 1);
 }
 
-}  // namespace
-
-std::vector<AffinePiece> affine_pieces(const CostCurve& curve, double most) {
-  std::vector<AffinePiece> pieces;
-  double from = 0;
-  for (const double joint : curve.joints()) {
-    if (joint <= from || joint >= most) continue;
-    split(curve, from, joint, pieces.size() + kMostPieces, pieces);
-    from = joint;
-  }
-  split(curve, from, std::max(most, from + 1), pieces.size() + kMostPieces, pieces);
-  return pieces;
-}
-
 // Evaluates the cost of a collective at any size. Closed forms are lines. Measured tables answer
 // for their own rank count; FittedPart moves them to the one that is asked for.
 //
@@ -89,8 +75,6 @@ std::vector<AffinePiece> affine_pieces(const CostCurve& curve, double most) {
 //
 // Outside the measured counts one table is multiplied by its law's factors (law_of).
 
-namespace {
-
 double mix(double a, double b, double weight) { return (1 - weight) * a + weight * b; }
 
 // What bounds do to seconds they do to both ends of an estimate.
@@ -102,12 +86,6 @@ Estimate each(const Estimate& a, const Estimate& b, double (*change)(double, dou
 }
 Estimate sum(const Estimate& a, const Estimate& b) { return each(a, b, sum); }
 Estimate smaller(const Estimate& a, const Estimate& b) { return each(a, b, smaller); }
-
-}  // namespace
-
-Estimate larger(const Estimate& a, const Estimate& b) { return each(a, b, larger); }
-
-namespace {
 
 /// Applies the bounds that hold between costs to `all`, seconds or an estimate. `of` evaluates
 /// another curve, and `known` makes the same type of an estimate. Lower bounds come first. An
@@ -134,6 +112,20 @@ double weight_of(double from, double n, double to, double otherwise) {
 }
 
 }  // namespace
+
+std::vector<AffinePiece> affine_pieces(const CostCurve& curve, double most) {
+  std::vector<AffinePiece> pieces;
+  double from = 0;
+  for (const double joint : curve.joints()) {
+    if (joint <= from || joint >= most) continue;
+    split(curve, from, joint, pieces.size() + kMostPieces, pieces);
+    from = joint;
+  }
+  split(curve, from, std::max(most, from + 1), pieces.size() + kMostPieces, pieces);
+  return pieces;
+}
+
+Estimate larger(const Estimate& a, const Estimate& b) { return each(a, b, larger); }
 
 // A table of another collective stands in for the one that is asked for, at its own rank count. An
 // all-gather of a table of all-reduces has half the message steps and half the bytes per link.

@@ -37,6 +37,60 @@ std::optional<std::string> path_to(const Json& wanted, const Json& from, int dee
   return std::nullopt;
 }
 
+/// A binary file has no line and column to name.
+void expect_text(const std::string& text, const std::string& place) {
+  constexpr std::size_t kHead = 16;
+  if (text.starts_with("\x1f\x8b"))
+    throw InputError(place,
+                     "expected JSON, found gzip-compressed data; unpack it with gunzip, or turn a "
+                     "recorded trace into a document with linerate import");
+  if (text.find('\0') < kHead)
+    throw InputError(place, "expected JSON, found data that is not text");
+}
+
+/// Called by the parser with each key and value. Throws InputError if an object has a key twice,
+/// because a Json keeps only the last of two equal keys. `around_` has the objects and lists around
+/// the present value, each with its keys or items so far; they give the path in the error.
+class KeysOnce {
+ public:
+  explicit KeysOnce(const std::string& place) : place_(place) {}
+
+  void see(Json::parse_event_t event, const Json& parsed) {
+    using Event = Json::parse_event_t;
+    if (event == Event::object_start || event == Event::array_start) {
+      around_.push_back({.is_list = event == Event::array_start});
+    } else if (event == Event::key) {
+      around_.back().last = parsed.get_ref<const std::string&>();
+      if (!around_.back().keys.insert(around_.back().last).second) refuse();
+    } else {
+      if (event != Event::value) around_.pop_back();
+      if (!around_.empty()) ++around_.back().items;
+    }
+  }
+
+ private:
+  /// An object or a list around the present value.
+  struct Around {
+    bool is_list;
+    std::size_t items = 0;
+    std::set<std::string> keys = {};
+    std::string last = {};  // key
+  };
+
+  [[noreturn]] void refuse() const {
+    std::string path;
+    for (std::size_t i = 0; i + 1 < around_.size(); ++i)
+      path += "/" + (around_[i].is_list ? std::to_string(around_[i].items) : around_[i].last);
+    throw InputError(place_,
+                     fmt::format("{}: expected each key once, found \"{}\" twice; leave one "
+                                 "out",
+                                 path.empty() ? "/" : path, around_.back().last));
+  }
+
+  const std::string& place_;
+  std::vector<Around> around_;
+};
+
 }  // namespace
 
 void JsonReader::fail(const std::string& message) const {
@@ -147,64 +201,6 @@ const std::string& JsonReader::string() const {
   if (!value_->is_string()) refuse("a text");
   return value_->get_ref<const std::string&>();
 }
-
-namespace {
-
-/// A binary file has no line and column to name.
-void expect_text(const std::string& text, const std::string& place) {
-  constexpr std::size_t kHead = 16;
-  if (text.starts_with("\x1f\x8b"))
-    throw InputError(place,
-                     "expected JSON, found gzip-compressed data; unpack it with gunzip, or turn a "
-                     "recorded trace into a document with linerate import");
-  if (text.find('\0') < kHead)
-    throw InputError(place, "expected JSON, found data that is not text");
-}
-
-/// Called by the parser with each key and value. Throws InputError if an object has a key twice,
-/// because a Json keeps only the last of two equal keys. `around_` has the objects and lists around
-/// the present value, each with its keys or items so far; they give the path in the error.
-class KeysOnce {
- public:
-  explicit KeysOnce(const std::string& place) : place_(place) {}
-
-  void see(Json::parse_event_t event, const Json& parsed) {
-    using Event = Json::parse_event_t;
-    if (event == Event::object_start || event == Event::array_start) {
-      around_.push_back({.is_list = event == Event::array_start});
-    } else if (event == Event::key) {
-      around_.back().last = parsed.get_ref<const std::string&>();
-      if (!around_.back().keys.insert(around_.back().last).second) refuse();
-    } else {
-      if (event != Event::value) around_.pop_back();
-      if (!around_.empty()) ++around_.back().items;
-    }
-  }
-
- private:
-  /// An object or a list around the present value.
-  struct Around {
-    bool is_list;
-    std::size_t items = 0;
-    std::set<std::string> keys = {};
-    std::string last = {};  // key
-  };
-
-  [[noreturn]] void refuse() const {
-    std::string path;
-    for (std::size_t i = 0; i + 1 < around_.size(); ++i)
-      path += "/" + (around_[i].is_list ? std::to_string(around_[i].items) : around_[i].last);
-    throw InputError(place_,
-                     fmt::format("{}: expected each key once, found \"{}\" twice; leave one "
-                                 "out",
-                                 path.empty() ? "/" : path, around_.back().last));
-  }
-
-  const std::string& place_;
-  std::vector<Around> around_;
-};
-
-}  // namespace
 
 // Names line and column of a syntax error.
 Json parse_json(const std::string& text, const std::string& place) {

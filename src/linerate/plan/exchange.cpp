@@ -24,24 +24,6 @@ std::int64_t kept_by(const compress::Compressor& compressor, bool two_phase, con
   return bytes;
 }
 
-}  // namespace
-
-std::int64_t kept_bytes(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task) {
-  if (task.kind != doc::TaskKind::encode || !doc::is_coding(plan, task)) return 0;
-  const doc::Component& operation = plan.operations[to_index(task.operation)];
-  const bool is_compressor = is(operation, Extra::compressor);
-  const auto step = is_compressor ? compress::CodingStep::of(operation) : compress::CodingStep{};
-  if (step.round > 0) return 0;
-  const auto compressor = is_compressor ? compress::make_compressor(step.compressor) : nullptr;
-  std::int64_t bytes = 0;
-  for (std::int32_t i = task.first; i <= task.last; ++i) {
-    const doc::Payload& bucket = graph.payloads[to_index(i)];
-    bytes += compressor ? kept_by(*compressor, step.two_phase, plan, graph, bucket)
-                        : bucket.elements * size_of(bucket.dtype);
-  }
-  return bytes;
-}
-
 // A K-FAC step is said by exclusion: it is simulated with its first parts alone, then with one part
 // more, and so on. A part's time is the difference. An example: a step takes 100 ms with forward
 // and backward alone, 112 ms with gradients and 115 ms with factors too. The factors cost 3 ms
@@ -49,8 +31,6 @@ std::int64_t kept_bytes(const doc::Plan& plan, const doc::TaskGraph& graph, cons
 //
 // This file makes the Plans of those shorter steps. Tasks of later parts leave the graph, and what
 // waited for them waits for what they waited for. whatif/preset_model.cpp calls it, once a part.
-
-namespace {
 
 using doc::Content;
 using doc::StepPart;
@@ -146,6 +126,22 @@ std::vector<doc::NextStepEdge> edges_of(const doc::TaskGraph& graph, const Thinn
 }
 
 }  // namespace
+
+std::int64_t kept_bytes(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task) {
+  if (task.kind != doc::TaskKind::encode || !doc::is_coding(plan, task)) return 0;
+  const doc::Component& operation = plan.operations[to_index(task.operation)];
+  const bool is_compressor = is(operation, Extra::compressor);
+  const auto step = is_compressor ? compress::CodingStep::of(operation) : compress::CodingStep{};
+  if (step.round > 0) return 0;
+  const auto compressor = is_compressor ? compress::make_compressor(step.compressor) : nullptr;
+  std::int64_t bytes = 0;
+  for (std::int32_t i = task.first; i <= task.last; ++i) {
+    const doc::Payload& bucket = graph.payloads[to_index(i)];
+    bytes += compressor ? kept_by(*compressor, step.two_phase, plan, graph, bucket)
+                        : bucket.elements * size_of(bucket.dtype);
+  }
+  return bytes;
+}
 
 // A timer holds a gradient's exchange back, so it belongs to that.
 StepPart part_of(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task) {

@@ -135,6 +135,79 @@ double network_s(const doc::Plan& plan, Prices& prices, bool waited_for) {
                          [&](std::int32_t v) { return communication_s(plan, v, prices, counts); });
 }
 
+// Simulates ranks that are alike, without contention. The order of tasks on a resource is the
+// Plan's, and a task's duration does not depend on what runs elsewhere. So a task's times follow
+// from tasks before it:
+//   start = max(end of the resource's last task, ends of predecessors [+ start delay])
+//   end   = start + duration
+// and one pass over the tasks, in their order, is the simulation. It is the inner loop of every
+// search, so it has no slots and no look-ups. fluid.cpp would give the same times.
+//
+// Steps are swept without joining their graphs. Durations and arriving edges depend on the variants
+// alone, so they are found once for each variant, and once for each new pair of neighbours.
+
+using doc::Task;
+
+// When each resource of a rank is free again.
+using Free = std::array<double, doc::kResourceNames.size()>;
+
+// One step of ranks that are alike. The slot of a task is the task itself.
+struct AlikeStep {
+  const doc::TaskGraph& graph;
+  const double* seconds;  // of each task
+  // Edges out of the step before, by the task that they lead to, and one after the last.
+  const doc::NextStepEdge* arriving;
+  const double* before;  // ends of that step's tasks
+  double* start;
+  double* end;
+};
+
+constexpr doc::NextStepEdge kNoEdge{.from = 0, .to = ~0u, .variant = 0};
+
+// Sweeps one step. `free` carries over from the step before, and so do the ends that `arriving`
+// edges name; nothing else connects steps. Returns the end of the last task.
+double sweep_step(const AlikeStep& step, const Prices& prices, Free& free) {
+  double* const end = step.end;
+  const doc::NextStepEdge* edge = step.arriving;
+  const Task* const tasks = step.graph.tasks.data();
+  const std::uint32_t* const preds = step.graph.preds.data();
+  const std::uint32_t* const pred_begin = step.graph.pred_begin.data();
+  const auto count = static_cast<std::uint32_t>(step.graph.tasks.size());
+  double last = 0;
+  for (std::uint32_t i = 0; i < count;) {
+    const Task& task = tasks[i];
+    double& resource = free[to_index(task.resource)];
+    double ready = 0;
+    for (std::uint32_t p = pred_begin[i], stop = pred_begin[i + 1]; p < stop; ++p)
+      ready = std::max(ready, end[preds[p]]);
+    for (; edge->to == i; ++edge) ready = std::max(ready, step.before[edge->from]);
+    const bool sends = doc::is_communication(task.kind);
+    if (sends) ready += prices.start_delay_s(task);
+    const double start = std::max(resource, ready);
+    double finish = start + step.seconds[i];
+    step.start[i] = start;
+    end[i] = finish;
+    ++i;
+    // Most computations follow the one before and wait for nothing else.
+    if (!sends)
+      for (; i < count && pred_begin[i] == pred_begin[i + 1] && edge->to != i &&
+             tasks[i].resource == task.resource;
+           ++i) {
+        step.start[i] = finish;
+        end[i] = finish += step.seconds[i];
+      }
+    resource = finish;
+    last = std::max(last, finish);
+  }
+  return last;
+}
+
+// Whether every rank has every task. A plan with one group needs no look at its tasks.
+bool is_whole(const doc::Plan& plan, const doc::TaskGraph& graph) {
+  return plan.groups.size() == 1 ||
+         std::ranges::all_of(graph.tasks, [](const Task& t) { return t.group == doc::kWhole; });
+}
+
 }  // namespace
 
 NetworkTime network_time(const doc::Plan& plan, const cost::CostModel& model) {
@@ -203,77 +276,6 @@ SimResult simulate(const doc::Plan& plan, const cost::CostModel& model) {
   return Simulator().simulate(plan, model);
 }
 
-// Simulates ranks that are alike, without contention. The order of tasks on a resource is the
-// Plan's, and a task's duration does not depend on what runs elsewhere. So a task's times follow
-// from tasks before it:
-//   start = max(end of the resource's last task, ends of predecessors [+ start delay])
-//   end   = start + duration
-// and one pass over the tasks, in their order, is the simulation. It is the inner loop of every
-// search, so it has no slots and no look-ups. fluid.cpp would give the same times.
-//
-// Steps are swept without joining their graphs. Durations and arriving edges depend on the variants
-// alone, so they are found once for each variant, and once for each new pair of neighbours.
-
-namespace {
-
-using doc::Task;
-
-// When each resource of a rank is free again.
-using Free = std::array<double, doc::kResourceNames.size()>;
-
-// One step of ranks that are alike. The slot of a task is the task itself.
-struct AlikeStep {
-  const doc::TaskGraph& graph;
-  const double* seconds;  // of each task
-  // Edges out of the step before, by the task that they lead to, and one after the last.
-  const doc::NextStepEdge* arriving;
-  const double* before;  // ends of that step's tasks
-  double* start;
-  double* end;
-};
-
-constexpr doc::NextStepEdge kNoEdge{.from = 0, .to = ~0u, .variant = 0};
-
-// Sweeps one step. `free` carries over from the step before, and so do the ends that `arriving`
-// edges name; nothing else connects steps. Returns the end of the last task.
-double sweep_step(const AlikeStep& step, const Prices& prices, Free& free) {
-  double* const end = step.end;
-  const doc::NextStepEdge* edge = step.arriving;
-  const Task* const tasks = step.graph.tasks.data();
-  const std::uint32_t* const preds = step.graph.preds.data();
-  const std::uint32_t* const pred_begin = step.graph.pred_begin.data();
-  const auto count = static_cast<std::uint32_t>(step.graph.tasks.size());
-  double last = 0;
-  for (std::uint32_t i = 0; i < count;) {
-    const Task& task = tasks[i];
-    double& resource = free[to_index(task.resource)];
-    double ready = 0;
-    for (std::uint32_t p = pred_begin[i], stop = pred_begin[i + 1]; p < stop; ++p)
-      ready = std::max(ready, end[preds[p]]);
-    for (; edge->to == i; ++edge) ready = std::max(ready, step.before[edge->from]);
-    const bool sends = doc::is_communication(task.kind);
-    if (sends) ready += prices.start_delay_s(task);
-    const double start = std::max(resource, ready);
-    double finish = start + step.seconds[i];
-    step.start[i] = start;
-    end[i] = finish;
-    ++i;
-    // Most computations follow the one before and wait for nothing else.
-    if (!sends)
-      for (; i < count && pred_begin[i] == pred_begin[i + 1] && edge->to != i &&
-             tasks[i].resource == task.resource;
-           ++i) {
-        step.start[i] = finish;
-        end[i] = finish += step.seconds[i];
-      }
-    resource = finish;
-    last = std::max(last, finish);
-  }
-  return last;
-}
-
-}  // namespace
-
 double sweep(const Unrolled& steps, Prices& prices, TaskTimes& times) {
   const std::uint32_t tasks = steps.end(steps.begins.size() - 1);
   times.first.clear();
@@ -308,16 +310,6 @@ double sweep(const Unrolled& steps, Prices& prices, TaskTimes& times) {
   }
   return last;
 }
-
-namespace {
-
-// Whether every rank has every task. A plan with one group needs no look at its tasks.
-bool is_whole(const doc::Plan& plan, const doc::TaskGraph& graph) {
-  return plan.groups.size() == 1 ||
-         std::ranges::all_of(graph.tasks, [](const Task& t) { return t.group == doc::kWhole; });
-}
-
-}  // namespace
 
 bool are_alike(const Unrolled& steps, const doc::Cluster& cluster) {
   if (!cluster.rank_speeds.empty()) return false;

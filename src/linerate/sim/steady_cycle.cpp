@@ -34,56 +34,8 @@ void join_step(std::size_t s, Unrolled& steps) {
   }
 }
 
-}  // namespace
-
-std::int64_t first_of_cycle(const doc::Plan& plan) {
-  return static_cast<std::int64_t>(plan.warm_up.size());
-}
-
-bool reaches_next_step(const doc::Plan& plan) {
-  for (std::size_t s = 0; s < plan.cycle.size(); ++s) {
-    const std::int32_t next = plan.cycle[(s + 1) % plan.cycle.size()];
-    for (const auto& edge : plan.variants[to_index(plan.cycle[s])].next_step)
-      if (edge.variant == next) return true;
-  }
-  return false;
-}
-
-void lay_out_steps(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out) {
-  out.plan = &plan;
-  out.begins.clear();
-  out.variants.clear();
-  out.joined.clear();
-  std::uint32_t begin = 0;
-  for (int s = 0; s < steps; ++s) {
-    out.begins.push_back(begin);
-    out.variants.push_back(plan.variant_index_of_step(first_step + s));
-    begin = out.end(to_index(s));
-  }
-}
-
-void join(Unrolled& steps) {
-  if (steps.begins.size() == 1 || !steps.joined.tasks.empty()) return;
-  for (std::size_t s = 0; s < steps.begins.size(); ++s) join_step(s, steps);
-}
-
-void unroll(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out) {
-  lay_out_steps(plan, first_step, steps, out);
-  join(out);
-}
-
-void find_edges_into(std::int32_t variant, const doc::TaskGraph& before,
-                     std::vector<doc::NextStepEdge>& edges) {
-  edges.clear();
-  std::ranges::copy_if(before.next_step, std::back_inserter(edges),
-                       [variant](const doc::NextStepEdge& e) { return e.variant == variant; });
-  std::ranges::sort(edges, {}, &doc::NextStepEdge::to);
-}
-
 // Simulates a Plan until its steps repeat and keeps the times of all tasks, which predicted
 // Timelines and exposed communication read. The simulator (simulator.cpp) keeps the period alone.
-
-namespace {
 
 constexpr int kMostRanksFollowed = 16;
 constexpr std::size_t kCyclesToSettle = 8;
@@ -113,61 +65,11 @@ double begin_of(const SteadyCycle& cycle, std::size_t step, std::int32_t rank_cl
   return step == 0 ? 0 : computed_until(cycle, step - 1, rank_class);
 }
 
-}  // namespace
-
-Span SteadyCycle::step(std::size_t index, std::int32_t rank_class) const {
-  const double end = computed_until(*this, first_step + index, rank_class);
-  if (end <= 0) return {};
-  return {since_origin_ns(begin_of(*this, first_step + index, rank_class)), since_origin_ns(end)};
-}
-
-double SteadyCycle::begin_s(std::int32_t rank_class) const {
-  return begin_of(*this, first_step, rank_class);
-}
-
-SteadyCycle steady_cycle(const doc::Plan& plan, const cost::CostModel& model) {
-  SteadyCycle cycle;
-  Prices prices(model, plan.ranks);
-  find_steady_cycle(plan, prices, cycle);
-  join(cycle.unrolled);
-  return cycle;
-}
-
-// Eight cycles before the one that is shown are enough for overlapping steps to settle in practice.
-// This fixed number keeps the result one run; simulator.cpp checks that the period repeats.
-void find_steady_cycle(const doc::Plan& plan, Prices& prices, SteadyCycle& cycle) {
-  const std::size_t length = plan.cycle.size();
-  // If steps do not overlap, one cycle is like another.
-  cycle.first_step = reaches_next_step(plan) ? kCyclesToSettle * length : 0;
-  lay_out_steps(plan, first_of_cycle(plan), static_cast<int>(cycle.first_step + length),
-                cycle.unrolled);
-  cycle.end_s = run_steps(cycle.unrolled, prices, cycle.times);
-  const doc::Cluster& cluster = prices.model().cluster();
-  cycle.classes = are_alike(cycle.unrolled, cluster)
-                      ? one_class()
-                      : classes_of(plan, cycle.unrolled.graph(), cluster);
-  cycle.origin_s = std::numeric_limits<double>::infinity();
-  for (std::int32_t c = 0; c < cycle.classes.count(); ++c)
-    cycle.origin_s = std::min(cycle.origin_s, cycle.begin_s(c));
-}
-
-std::vector<std::int32_t> shown_ranks(const doc::Plan& plan, const RankClasses& classes) {
-  std::vector<std::int32_t> ranks;
-  for (std::int32_t rank = 0; rank < plan.ranks; ++rank) {
-    const auto c = to_index(classes.of_rank(rank));
-    if (plan.ranks <= kMostRanksFollowed || classes.classes[c].first_rank == rank)
-      ranks.push_back(rank);
-  }
-  return ranks;
-}
-
 // Exposed communication is the time in which a rank communicates and does not compute. Both are
 // unions of spans, and their difference is clipped to the steps of the cycle. Messages of a step
 // before may reach into the cycle, so the events of all steps are gathered. An example: computation
 // from 0 to 10 ms, an all-reduce from 8 to 13 ms and one from 13 to 15 ms. The spans of
 // communication join into 8 to 15 ms, and 5 ms of them are exposed.
-
-namespace {
 
 // Collects the spans of one kind in the order of the tasks. Tasks that follow one another without a
 // gap join at once, as most computations do, so that a few spans are sorted instead of hundreds.
@@ -225,6 +127,96 @@ double of_class(const SteadyCycle& cycle, std::int32_t rank_class) {
 }
 
 }  // namespace
+
+std::int64_t first_of_cycle(const doc::Plan& plan) {
+  return static_cast<std::int64_t>(plan.warm_up.size());
+}
+
+bool reaches_next_step(const doc::Plan& plan) {
+  for (std::size_t s = 0; s < plan.cycle.size(); ++s) {
+    const std::int32_t next = plan.cycle[(s + 1) % plan.cycle.size()];
+    for (const auto& edge : plan.variants[to_index(plan.cycle[s])].next_step)
+      if (edge.variant == next) return true;
+  }
+  return false;
+}
+
+void lay_out_steps(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out) {
+  out.plan = &plan;
+  out.begins.clear();
+  out.variants.clear();
+  out.joined.clear();
+  std::uint32_t begin = 0;
+  for (int s = 0; s < steps; ++s) {
+    out.begins.push_back(begin);
+    out.variants.push_back(plan.variant_index_of_step(first_step + s));
+    begin = out.end(to_index(s));
+  }
+}
+
+void join(Unrolled& steps) {
+  if (steps.begins.size() == 1 || !steps.joined.tasks.empty()) return;
+  for (std::size_t s = 0; s < steps.begins.size(); ++s) join_step(s, steps);
+}
+
+void unroll(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out) {
+  lay_out_steps(plan, first_step, steps, out);
+  join(out);
+}
+
+void find_edges_into(std::int32_t variant, const doc::TaskGraph& before,
+                     std::vector<doc::NextStepEdge>& edges) {
+  edges.clear();
+  std::ranges::copy_if(before.next_step, std::back_inserter(edges),
+                       [variant](const doc::NextStepEdge& e) { return e.variant == variant; });
+  std::ranges::sort(edges, {}, &doc::NextStepEdge::to);
+}
+
+Span SteadyCycle::step(std::size_t index, std::int32_t rank_class) const {
+  const double end = computed_until(*this, first_step + index, rank_class);
+  if (end <= 0) return {};
+  return {since_origin_ns(begin_of(*this, first_step + index, rank_class)), since_origin_ns(end)};
+}
+
+double SteadyCycle::begin_s(std::int32_t rank_class) const {
+  return begin_of(*this, first_step, rank_class);
+}
+
+SteadyCycle steady_cycle(const doc::Plan& plan, const cost::CostModel& model) {
+  SteadyCycle cycle;
+  Prices prices(model, plan.ranks);
+  find_steady_cycle(plan, prices, cycle);
+  join(cycle.unrolled);
+  return cycle;
+}
+
+// Eight cycles before the one that is shown are enough for overlapping steps to settle in practice.
+// This fixed number keeps the result one run; simulator.cpp checks that the period repeats.
+void find_steady_cycle(const doc::Plan& plan, Prices& prices, SteadyCycle& cycle) {
+  const std::size_t length = plan.cycle.size();
+  // If steps do not overlap, one cycle is like another.
+  cycle.first_step = reaches_next_step(plan) ? kCyclesToSettle * length : 0;
+  lay_out_steps(plan, first_of_cycle(plan), static_cast<int>(cycle.first_step + length),
+                cycle.unrolled);
+  cycle.end_s = run_steps(cycle.unrolled, prices, cycle.times);
+  const doc::Cluster& cluster = prices.model().cluster();
+  cycle.classes = are_alike(cycle.unrolled, cluster)
+                      ? one_class()
+                      : classes_of(plan, cycle.unrolled.graph(), cluster);
+  cycle.origin_s = std::numeric_limits<double>::infinity();
+  for (std::int32_t c = 0; c < cycle.classes.count(); ++c)
+    cycle.origin_s = std::min(cycle.origin_s, cycle.begin_s(c));
+}
+
+std::vector<std::int32_t> shown_ranks(const doc::Plan& plan, const RankClasses& classes) {
+  std::vector<std::int32_t> ranks;
+  for (std::int32_t rank = 0; rank < plan.ranks; ++rank) {
+    const auto c = to_index(classes.of_rank(rank));
+    if (plan.ranks <= kMostRanksFollowed || classes.classes[c].first_rank == rank)
+      ranks.push_back(rank);
+  }
+  return ranks;
+}
 
 double exposed_communication_s(const doc::Plan& plan, const cost::CostModel& model) {
   return exposed_communication_s(plan, steady_cycle(plan, model));

@@ -39,6 +39,21 @@ double share_on_the_wire(const doc::Workload& workload, std::optional<DType> wir
   return bytes / static_cast<double>(workload.gradient_bytes());
 }
 
+constexpr double kStepRounding = 1e-12;
+
+// The networks of two papers. zhang2020 has a ring without latency, with a table of what adding
+// takes. agarwal2021 has a closed formula. Both know one link between all ranks, and nothing of
+// nodes, contention or late ranks. What a Cluster says of those is left out, and a note says so for
+// each.
+
+// Adds costs of coding that are known from elsewhere, unless training asks or the preset has none.
+doc::Cluster with_codecs(const doc::Cluster& cluster, const Question& question, CodecCosts costs) {
+  if (costs == CodecCosts::own || question.preset == Preset::zhang2020) return cluster;
+  const doc::CodecsOf unasked =
+      question.preset == Preset::agarwal2021 ? doc::CodecsOf::papers : doc::CodecsOf::hooks;
+  return plan::with_known_codecs(cluster, question.codecs.value_or(unasked));
+}
+
 }  // namespace
 
 // The required ratio is asked for twice: for buckets as the paper cuts them, all full but the last,
@@ -84,12 +99,6 @@ void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
     prediction.scaling_factor = workload.one_rank_step_s() / prediction.step_s->value;
 }
 
-namespace {
-
-constexpr double kStepRounding = 1e-12;
-
-}  // namespace
-
 // Takes a step apart by exclusion. The Plan is simulated with its first part alone, then with the
 // first two, and so on; each part takes what its step is longer. An example: forward and backward
 // alone take 100 ms, with the exchange of gradients 112 ms, and with the computation of factors 130
@@ -109,23 +118,6 @@ doc::StepParts step_parts(const doc::Plan& plan, const cost::CostModel& model, d
   }
   return parts;
 }
-
-// The networks of two papers. zhang2020 has a ring without latency, with a table of what adding
-// takes. agarwal2021 has a closed formula. Both know one link between all ranks, and nothing of
-// nodes, contention or late ranks. What a Cluster says of those is left out, and a note says so for
-// each.
-
-namespace {
-
-// Adds costs of coding that are known from elsewhere, unless training asks or the preset has none.
-doc::Cluster with_codecs(const doc::Cluster& cluster, const Question& question, CodecCosts costs) {
-  if (costs == CodecCosts::own || question.preset == Preset::zhang2020) return cluster;
-  const doc::CodecsOf unasked =
-      question.preset == Preset::agarwal2021 ? doc::CodecsOf::papers : doc::CodecsOf::hooks;
-  return plan::with_known_codecs(cluster, question.codecs.value_or(unasked));
-}
-
-}  // namespace
 
 // What the paper compares with; else what the job uses.
 doc::Strategy default_strategy(Preset preset, const doc::Workload& workload) {

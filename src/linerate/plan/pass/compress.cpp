@@ -326,17 +326,9 @@ class Coding {
   Handle network_ = kNoTask;  // the next collective is inserted after it
 };
 
-}  // namespace
-
-void add_coding(const PassInput& input, StepDraft& step) {
-  if (input.codec || input.compression) Coding(input, step).run();
-}
-
 // Decoupled exchanges (Zhang et al. 2023, DeAR): reduce-scatter under backward, all-gather under
 // the next forward pass. The updates that wait for an all-gather stand at the head of the step and
 // finish the one before.
-
-namespace {
 
 // Puts the updates of the step before into this step's forward pass. An update stands right before
 // the first layer that uses one of its bucket's parameters, so it waits for no other all-gather.
@@ -430,6 +422,10 @@ class Updates {
 };
 
 }  // namespace
+
+void add_coding(const PassInput& input, StepDraft& step) {
+  if (input.codec || input.compression) Coding(input, step).run();
+}
 
 void pad_to_blocks(doc::Payload& payload, int ranks) {
   payload.padded = (payload.elements + ranks - 1) / ranks * ranks;

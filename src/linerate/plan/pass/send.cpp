@@ -48,100 +48,13 @@ double ready_s(const PassInput& input, const doc::Payload& bucket, const StepDra
   return latest;
 }
 
-}  // namespace
-
-// Timers hold buckets back, as Horovod's cycle does. They run one after the other on the host's
-// lane, and the first one is set when backward begins. For ticks at 5 and 10 ms two timers of 5 ms
-// each run.
-void add_exchanges(const PassInput& input, StepDraft& step) {
-  Handle timer = kNoTask;
-  double rings_s = 0;
-  const auto buckets = step.graph->payloads.size();
-  doc::Task send;
-  send.kind = input.form.gather ? doc::TaskKind::all_gather : doc::TaskKind::all_reduce;
-  send.resource = doc::Resource::network;
-  send.subject = doc::Subject::payloads;
-  send.operation = step.operation(input.form.gather ? "move" : "sum");
-  for (std::size_t b = 0; b < buckets; ++b) {
-    const doc::Payload& bucket = step.graph->payloads[b];
-    BucketExchange& exchange = step.exchanges.emplace_back();
-    exchange.ready = bucket.flags > 0 ? step.flags_packed : ready_task(input, b, step);
-    send.wire = input.form.dtype(bucket.dtype);
-    send.first = send.last = static_cast<std::int32_t>(b);
-    send.bytes = input.form.bytes(bucket.elements, bucket.dtype, input.ranks);
-    exchange.send = exchange.receive = exchange.received = step.tasks.append(send);
-    step.tasks.wait(exchange.send, exchange.ready);
-    if (input.first_step || step.not_before.empty()) continue;
-    const double at_s = step.not_before[b];
-    if (!(at_s > ready_s(input, bucket, step))) continue;
-    if (at_s != rings_s) {
-      const Handle next = step.tasks.append(
-          {.operation = step.operation("timer"), .seconds = at_s - rings_s});  // of the host
-      step.tasks.wait(next, timer == kNoTask ? step.forward.back() : timer);
-      timer = next, rings_s = at_s;
-    }
-    step.tasks.wait(exchange.send, timer);
-  }
-}
-
 // Gradients into buckets: .grad times the rank's weight, as soon as autograd has left it.
-
-namespace {
 
 doc::Task collect_task(const PassInput& input, std::int32_t position, std::int16_t operation) {
   doc::Task task =
       compute_task(doc::TaskKind::copy, operation, doc::Subject::gradients, position, position);
   task.bytes = input.workload.gradients[to_index(position)].bytes();
   return task;
-}
-
-}  // namespace
-
-// In a steady step each copy follows its gradient's backward task. In the first step it is not
-// known how many gradients a parameter gets, so all copies come after backward. They stand in the
-// order of the buckets, and a bucket leaves once its own copies are done.
-void add_collect(const PassInput& input, StepDraft& step) {
-  if (!input.housekeeping) return;
-  const std::int16_t scale = step.operation("scale");
-  if (!input.first_step) {
-    const bool nothing_behind = step.backward_end == step.ready.back();
-    for (std::size_t p = 0; p < step.ready.size(); ++p) {
-      const Handle backward = step.ready[p];
-      step.ready[p] = step.tasks.insert_after(
-          backward, collect_task(input, static_cast<std::int32_t>(p), scale));
-      step.tasks.wait(step.ready[p], backward);
-    }
-    if (nothing_behind) step.backward_end = step.ready.back();
-    return;
-  }
-  // A parameter may still get another gradient until backward ends. In the order of the buckets,
-  // so that one leaves as soon as its own are in.
-  for (const std::int32_t p : step.graph->members) {
-    const Handle backward = step.backward_end;
-    const Handle copy = step.tasks.insert_after(backward, collect_task(input, p, scale));
-    step.tasks.wait(copy, backward);
-    step.ready[to_index(p)] = step.backward_end = copy;
-  }
-}
-
-// Steps that train several models in turn: each update needs its exchanges, and lies before the
-// next turn's backward.
-
-// The first backward task of a turn waits for the exchanges of the turn before. An example with
-// turns 0 and 1: gradients 0 to 3 belong to turn 0 and 4 to 9 to turn 1. The backward task of
-// gradient 4 waits for every bucket of turn 0.
-void add_turns(const PassInput& input, StepDraft& step) {
-  const std::vector<doc::Gradient>& gradients = input.workload.gradients;
-  for (std::size_t p = 1; p < gradients.size(); ++p) {
-    if (gradients[p].turn == gradients[p - 1].turn) continue;
-    for (std::size_t b = 0; b < step.exchanges.size(); ++b) {
-      if (turn_of(input, step, b) != gradients[p - 1].turn) continue;
-      const BucketExchange& x = step.exchanges[b];
-      // What is decoded between computation is there, or comes last in the step.
-      const bool on_compute = step.tasks[x.received].resource == doc::Resource::compute;
-      step.tasks.wait(step.backward[p], on_compute ? x.receive : x.received);
-    }
-  }
 }
 
 // What the job sends besides gradients, as its Workload says.
@@ -151,8 +64,6 @@ void add_turns(const PassInput& input, StepDraft& step) {
 // it. The network runs in one order on every rank. A collective stands there before the first task
 // that needs computation from after its place. It cannot go later without holding up the
 // computation, and all tasks before it can go first.
-
-namespace {
 
 using doc::OtherCollective;
 using doc::StepPlace;
@@ -322,6 +233,87 @@ class OtherCollectives {
 };
 
 }  // namespace
+
+// Timers hold buckets back, as Horovod's cycle does. They run one after the other on the host's
+// lane, and the first one is set when backward begins. For ticks at 5 and 10 ms two timers of 5 ms
+// each run.
+void add_exchanges(const PassInput& input, StepDraft& step) {
+  Handle timer = kNoTask;
+  double rings_s = 0;
+  const auto buckets = step.graph->payloads.size();
+  doc::Task send;
+  send.kind = input.form.gather ? doc::TaskKind::all_gather : doc::TaskKind::all_reduce;
+  send.resource = doc::Resource::network;
+  send.subject = doc::Subject::payloads;
+  send.operation = step.operation(input.form.gather ? "move" : "sum");
+  for (std::size_t b = 0; b < buckets; ++b) {
+    const doc::Payload& bucket = step.graph->payloads[b];
+    BucketExchange& exchange = step.exchanges.emplace_back();
+    exchange.ready = bucket.flags > 0 ? step.flags_packed : ready_task(input, b, step);
+    send.wire = input.form.dtype(bucket.dtype);
+    send.first = send.last = static_cast<std::int32_t>(b);
+    send.bytes = input.form.bytes(bucket.elements, bucket.dtype, input.ranks);
+    exchange.send = exchange.receive = exchange.received = step.tasks.append(send);
+    step.tasks.wait(exchange.send, exchange.ready);
+    if (input.first_step || step.not_before.empty()) continue;
+    const double at_s = step.not_before[b];
+    if (!(at_s > ready_s(input, bucket, step))) continue;
+    if (at_s != rings_s) {
+      const Handle next = step.tasks.append(
+          {.operation = step.operation("timer"), .seconds = at_s - rings_s});  // of the host
+      step.tasks.wait(next, timer == kNoTask ? step.forward.back() : timer);
+      timer = next, rings_s = at_s;
+    }
+    step.tasks.wait(exchange.send, timer);
+  }
+}
+
+// In a steady step each copy follows its gradient's backward task. In the first step it is not
+// known how many gradients a parameter gets, so all copies come after backward. They stand in the
+// order of the buckets, and a bucket leaves once its own copies are done.
+void add_collect(const PassInput& input, StepDraft& step) {
+  if (!input.housekeeping) return;
+  const std::int16_t scale = step.operation("scale");
+  if (!input.first_step) {
+    const bool nothing_behind = step.backward_end == step.ready.back();
+    for (std::size_t p = 0; p < step.ready.size(); ++p) {
+      const Handle backward = step.ready[p];
+      step.ready[p] = step.tasks.insert_after(
+          backward, collect_task(input, static_cast<std::int32_t>(p), scale));
+      step.tasks.wait(step.ready[p], backward);
+    }
+    if (nothing_behind) step.backward_end = step.ready.back();
+    return;
+  }
+  // A parameter may still get another gradient until backward ends. In the order of the buckets,
+  // so that one leaves as soon as its own are in.
+  for (const std::int32_t p : step.graph->members) {
+    const Handle backward = step.backward_end;
+    const Handle copy = step.tasks.insert_after(backward, collect_task(input, p, scale));
+    step.tasks.wait(copy, backward);
+    step.ready[to_index(p)] = step.backward_end = copy;
+  }
+}
+
+// Steps that train several models in turn: each update needs its exchanges, and lies before the
+// next turn's backward.
+
+// The first backward task of a turn waits for the exchanges of the turn before. An example with
+// turns 0 and 1: gradients 0 to 3 belong to turn 0 and 4 to 9 to turn 1. The backward task of
+// gradient 4 waits for every bucket of turn 0.
+void add_turns(const PassInput& input, StepDraft& step) {
+  const std::vector<doc::Gradient>& gradients = input.workload.gradients;
+  for (std::size_t p = 1; p < gradients.size(); ++p) {
+    if (gradients[p].turn == gradients[p - 1].turn) continue;
+    for (std::size_t b = 0; b < step.exchanges.size(); ++b) {
+      if (turn_of(input, step, b) != gradients[p - 1].turn) continue;
+      const BucketExchange& x = step.exchanges[b];
+      // What is decoded between computation is there, or comes last in the step.
+      const bool on_compute = step.tasks[x.received].resource == doc::Resource::compute;
+      step.tasks.wait(step.backward[p], on_compute ? x.receive : x.received);
+    }
+  }
+}
 
 void add_other_collectives(const PassInput& input, StepDraft& step) {
   if (!input.housekeeping && !input.workload.other_collectives.empty())

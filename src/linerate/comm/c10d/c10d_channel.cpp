@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <list>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -27,6 +28,7 @@
 #include "linerate/comm/c10d/c10d_world.hpp"
 #include "linerate/comm/c10d/tensor_group.hpp"
 #include "linerate/comm/queued_communicator.hpp"
+#include "linerate/comm/transport.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
@@ -82,34 +84,125 @@ C10dStore store_of_next_world(::c10d::ProcessGroup& group) {
       fmt::format("linerate/{}/{}/", name, ++worlds[name]), group.getStore()->clone());
 }
 
-}  // namespace
-
-C10dChannel::C10dChannel(C10dGroup group, Clock::duration timeout, Clock::duration start)
-    : Transport(
-          std::make_shared<Liveness>(group->getRank(), group->getSize(), timeout, Clock::now()),
-          kTagBits, pacer_of_process()),
-      group_(std::move(group)),
-      backend_(backend_of(*group_)),
-      beats_(store_of_next_world(*group_), life_, start, [this] { abort_messages(); }) {
-  sends_ = std::thread([this] { wait_in_order(true); });
-  receives_ = std::thread([this] { wait_in_order(false); });
-}
-
-C10dChannel::~C10dChannel() {
-  abandon();
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+/// Messages of c10d can be waited for, but not asked whether they are complete; gloo's learn of
+/// that only inside wait(). So threads have to wait.
+///
+/// There are two cases. If the schedule cannot go on without one certain transfer, the progress
+/// thread waits for that transfer itself. If any transfer may come first, or sends wait for the
+/// link, two threads wait. One waits for the sends and one for the receives, each in their order.
+/// In a ring, for example, a rank has four receives and four sends in flight, and whichever is done
+/// first wakes the progress thread.
+class C10dChannel final : public Transport {
+ public:
+  /// `start`: how long the ranks may take to come together. Throws UsageError if the group has no
+  /// CPU back end or no store.
+  C10dChannel(c10::intrusive_ptr<::c10d::ProcessGroup> group, Clock::duration timeout,
+              Clock::duration start)
+      : Transport(
+            std::make_shared<Liveness>(group->getRank(), group->getSize(), timeout, Clock::now()),
+            kTagBits, pacer_of_process()),
+        group_(std::move(group)),
+        backend_(backend_of(*group_)),
+        beats_(store_of_next_world(*group_), life_, start, [this] { abort_messages(); }) {
+    sends_ = std::thread([this] { wait_in_order(true); });
+    receives_ = std::thread([this] { wait_in_order(false); });
   }
-  posted_more_.notify_all();
-  sends_.join();
-  receives_.join();
-}
+  ~C10dChannel() override {
+    abandon();
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    posted_more_.notify_all();
+    sends_.join();
+    receives_.join();
+  }
 
-void C10dChannel::begin(const Purpose& purpose) {
-  Transport::begin(purpose);
-  if (const auto reason = beats_.failure()) fail(*reason);
-}
+  std::string name() const override { return backend_; }
+  /// A message wakes three threads, so smaller chunks cost more than the caches into which they fit
+  /// save. On a paced link smaller chunks pay, because gloo works on one while the next one leaves.
+  std::size_t chunk_bytes() const override {
+    return is_paced() ? std::size_t{512} << 10 : std::size_t{4} << 20;
+  }
+  std::size_t latency_bytes() const override { return std::size_t{32} << 10; }
+
+  void poll() override { collect(); }
+  void wait_some() override;
+  void wait_for(const Transfer& transfer) override;
+  bool can_read_peers() const override { return false; }
+  bool read(int, std::uint64_t, void*, std::size_t) override { return false; }
+
+  void abort(const std::string& reason) override { beats_.end_run(reason); }
+  void begin(const Purpose& purpose) override {
+    Transport::begin(purpose);
+    if (const auto reason = beats_.failure()) fail(*reason);
+  }
+  void leave() override { beats_.leave(); }
+
+ private:
+  struct Posted {
+    c10::intrusive_ptr<::c10d::Work> work;
+    PeerMessage message;
+    bool handed = false;
+    // Under the mutex:
+    bool finished = false, aborted = false;
+    std::optional<std::string> problem{};
+  };
+
+  void start(const PeerMessage& message) override;
+  std::string end_messages(const std::string& reason, bool at_once) override {
+    beats_.end_run(reason);
+    const std::string counts = at_once ? reason : beats_.ended_by(reason);
+    abandon();
+    return counts;
+  }
+  bool collect();
+  /// A peer may be at fault, and say so itself in a moment.
+  [[noreturn]] void blame(const std::string& problem) {
+    const Clock::duration patience =
+        std::max<Clock::duration>(3 * life_->period(), std::chrono::milliseconds(100));
+    fail(beats_.ended_by(problem, patience));
+  }
+  void hand_over() {
+    {
+      const std::lock_guard lock(mutex_);
+      for (Posted& posted : posted_) posted.handed = true;
+    }
+    posted_more_.notify_all();
+  }
+  /// Called under the mutex; null if there is none.
+  Posted* next_to_wait_for(bool sends) {
+    for (Posted& posted : posted_)
+      if (posted.handed && !posted.finished && posted.message.sends == sends) return &posted;
+    return nullptr;
+  }
+  void wait_in_order(bool sends);
+  void wait_here(Posted& posted);
+  void settle(Posted& posted) {
+    if (posted.problem)
+      blame(fmt::format("the connection to rank {} failed: {}", posted.message.peer,
+                        *posted.problem));
+    if (posted.aborted) blame("a message was cancelled");
+    posted.message.transfer->done = true;
+  }
+  /// Called from the thread of the beats when the run has failed.
+  void abort_messages() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    for (Posted& posted : posted_)
+      if (!posted.finished) abort_work(*posted.work);
+  }
+  void abandon();
+
+  const c10::intrusive_ptr<::c10d::ProcessGroup> group_;
+  const std::string backend_;
+  std::mutex mutex_;  // of the messages
+  std::condition_variable posted_more_, finished_more_;
+  std::list<Posted> posted_;
+  std::thread sends_, receives_;  // which wait for those that are handed to them
+  bool stopping_ = false, ended_ = false;
+  StoreBeats beats_;  // last: its thread calls abort_messages()
+};
 
 void C10dChannel::start(const PeerMessage& message) {
   const int peer = message.peer, tag = static_cast<int>(message.tag);
@@ -145,21 +238,6 @@ bool C10dChannel::collect() {
   return !finished.empty();
 }
 
-void C10dChannel::settle(Posted& posted) {
-  if (posted.problem)
-    blame(
-        fmt::format("the connection to rank {} failed: {}", posted.message.peer, *posted.problem));
-  if (posted.aborted) blame("a message was cancelled");
-  posted.message.transfer->done = true;
-}
-
-/// A peer may be at fault, and say so itself in a moment.
-void C10dChannel::blame(const std::string& problem) {
-  const Clock::duration patience =
-      std::max<Clock::duration>(3 * life_->period(), std::chrono::milliseconds(100));
-  fail(beats_.ended_by(problem, patience));
-}
-
 /// Sleeps until a message is finished. No lock is held, and meanwhile only abort() touches the
 /// message.
 void C10dChannel::wait_here(Posted& posted) {
@@ -176,13 +254,6 @@ void C10dChannel::wait_here(Posted& posted) {
   posted.finished = true;
 }
 
-/// Called under the mutex; null if there is none.
-C10dChannel::Posted* C10dChannel::next_to_wait_for(bool sends) {
-  for (Posted& posted : posted_)
-    if (posted.handed && !posted.finished && posted.message.sends == sends) return &posted;
-  return nullptr;
-}
-
 void C10dChannel::wait_in_order(bool sends) {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -194,14 +265,6 @@ void C10dChannel::wait_in_order(bool sends) {
     lock.lock();
     finished_more_.notify_all();
   }
-}
-
-void C10dChannel::hand_over() {
-  {
-    const std::lock_guard lock(mutex_);
-    for (Posted& posted : posted_) posted.handed = true;
-  }
-  posted_more_.notify_all();
 }
 
 void C10dChannel::wait_some() {
@@ -248,14 +311,6 @@ void C10dChannel::wait_for(const Transfer& transfer) {
   }
 }
 
-/// Called from the thread of the beats when the run has failed.
-void C10dChannel::abort_messages() {
-  const std::lock_guard lock(mutex_);
-  ended_ = true;
-  for (Posted& posted : posted_)
-    if (!posted.finished) abort_work(*posted.work);
-}
-
 /// When this returns, the group uses none of the memory that was posted.
 void C10dChannel::abandon() {
   drop_waiting_sends();
@@ -271,18 +326,13 @@ void C10dChannel::abandon() {
   }
 }
 
-std::string C10dChannel::end_messages(const std::string& reason, bool at_once) {
-  beats_.end_run(reason);
-  const std::string counts = at_once ? reason : beats_.ended_by(reason);
-  abandon();
-  return counts;
-}
+}  // namespace
 
 std::unique_ptr<Communicator> make_world_of_group(const std::string& group_name,
                                                   const CommunicatorOptions& options) {
   const Clock::duration timeout = clock_time(options.timeout, "process group: timeout");
   const Clock::duration start = start_time(options.start_timeout, timeout, "process group");
-  return std::make_unique<QueuedCommunicator>(
+  return queued(
       std::make_unique<C10dChannel>(::c10d::resolve_process_group(group_name), timeout, start),
       options.checked);
 }

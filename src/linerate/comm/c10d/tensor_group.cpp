@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "linerate/core/error.hpp"
 

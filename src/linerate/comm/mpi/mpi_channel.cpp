@@ -11,21 +11,30 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <mutex>
+#include <optional>
 #include <thread>
-#include <utility>
+#include <vector>
 
+#include "linerate/comm/liveness.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/core/text.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -116,12 +125,8 @@ std::string setting(const char* name) {
 bool lists_shared_memory(const std::string& transports) {
   const bool leaves_out = transports.starts_with('^');
   bool named = false;
-  for (std::size_t at = leaves_out ? 1 : 0; at <= transports.size();) {
-    const std::size_t end = std::min(transports.find(',', at), transports.size());
-    const std::string name = transports.substr(at, end - at);
+  for (const std::string& name : split_outside_parentheses(transports.substr(leaves_out), ','))
     named = named || name == "vader" || name == "sm";
-    at = end + 1;
-  }
   return transports.empty() || named != leaves_out;
 }
 
@@ -188,39 +193,349 @@ std::vector<pid_t> pids_to_read(MPI_Comm world, bool wanted) {
   return pids;
 }
 
-}  // namespace
+// Beats are small MPI messages on a communicator of their own. The owner of MPI's thread calls
+// service() while it waits in a collective, and once in a while between collectives.
+//
+// At exit the beats have a second use: ranks meet by them without MPI_Finalize (meet_or_leave()
+// tells why). For example ranks 0 and 1 are done, and rank 2 exits with an error. Ranks 0 and 1
+// wait in meet() with the state `done`. Rank 2's farewell() sends the state `failed`. So ranks 0
+// and 1 print why they stop waiting and exit, too.
 
-MpiChannel::MpiChannel(MPI_Comm world, Clock::duration timeout, OneWorld claim)
-    : Transport(life_in(world, timeout), tag_bits(world), pacer_of_process()),
-      claim_(std::move(claim)),
-      last_look_(Clock::now()),
-      idle_(kFirstIdle) {
-  check_mpi(MPI_Comm_dup(world, &comm_), "MPI_Comm_dup");
-  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-  pids_ = pids_to_read(comm_, !is_paced());
-  beats_ = std::make_shared<MpiBeats>(comm_, life_);
-  set_parting([beats = beats_](bool succeeded) {
-    const bool all_succeeded = beats->part(succeeded);
-    if (all_succeeded) beats->close();
-    return all_succeeded;
-  });
+constexpr int kTag = 1;
+
+/// The number of this process's world; the same on every rank, since all of them make worlds
+/// together.
+std::uint64_t next_world() {
+  static std::uint64_t worlds = 0;
+  return ++worlds;
 }
 
-/// The beats live on in the exit handler. After a failure MPI's own clean-up could wait for ranks
-/// that do not answer, so it is left out. A failure that only the caller has seen, an exception
-/// that passes through, counts as well.
-MpiChannel::~MpiChannel() {
-  const bool failed = beats_->failure() || std::uncaught_exceptions() > 0;
-  if (!failed && may_call_mpi()) MPI_Comm_free(&comm_);
-}
+/// Every rank sends every other a beat once a period, on a communicator of its own. All calls come
+/// from the thread that owns MPI.
+class MpiBeats {
+ public:
+  MpiBeats(MPI_Comm parent, std::shared_ptr<Liveness> life)
+      : life_(std::move(life)),
+        world_(next_world()),
+        last_send_(Clock::now()),
+        lines_(to_index(life_->size())) {
+    check_mpi(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    receive();
+  }
+  ~MpiBeats() { close(); }
+  MpiBeats(const MpiBeats&) = delete;
+  MpiBeats& operator=(const MpiBeats&) = delete;
 
-void MpiChannel::begin(const Purpose& purpose) {
-  prefer_this_thread();
-  idle_ = kFirstIdle;
-  Transport::begin(purpose);
-  hear_abort();
-  if (beats_->failure()) fail(*beats_->failure());
-}
+  void set_state(Beat::State state) {
+    life_->set_state(state);
+    say_now();
+  }
+  /// The next service() sends, due or not.
+  void say_now() {
+    for (Line& line : lines_) line.current = false;
+  }
+  /// The run has failed. Peers learn of it with the next beat. The first failure counts, own or
+  /// heard.
+  void set_failure(const std::string& reason) {
+    if (failure_) return;
+    failure_ = reason;
+    note_failure();
+    say_now();
+  }
+  const std::optional<std::string>& failure() const { return failure_; }
+
+  /// Takes beats that have arrived. Sends beats if a period has passed, or if there is news.
+  void service(Clock::time_point now) {
+    if (comm_ == MPI_COMM_NULL || !may_call_mpi()) return;
+    life_->awake(now);
+    take(now);
+    send(now);
+  }
+
+  /// At exit: returns whether every rank succeeded, this one included. A rank that succeeded waits
+  /// until all others have come here too, as MPI_Finalize would. Unlike MPI_Finalize, it learns of
+  /// a rank that fails or falls silent.
+  bool part(bool succeeded) {
+    if (succeeded && meet()) return true;
+    farewell();
+    return false;
+  }
+  /// Gives back what belongs to MPI; no beats after this.
+  void close() {
+    if (comm_ == MPI_COMM_NULL || !may_call_mpi()) return;
+    if (incoming_request_ != MPI_REQUEST_NULL) {
+      MPI_Cancel(&incoming_request_);
+      MPI_Wait(&incoming_request_, MPI_STATUS_IGNORE);
+    }
+    for (Line& line : lines_) {
+      if (line.request != MPI_REQUEST_NULL) MPI_Wait(&line.request, MPI_STATUS_IGNORE);
+    }
+    MPI_Comm_free(&comm_);
+  }
+
+ private:
+  struct Message {
+    std::uint64_t world =
+        0;  // which make_world of the process: MPI reuses the ids of freed communicators
+    Beat beat = {};
+    SharedWork shared = {};
+    std::array<char, 900> failure{};  // empty: none
+  };
+  struct Line {
+    Message outgoing;
+    MPI_Request request = MPI_REQUEST_NULL;
+    bool current = true;  // the last message has the latest news
+  };
+
+  std::optional<std::string> why_not_all_succeed(Clock::time_point now) {
+    if (failure_) return failure_;
+    for (int r = 0; r < life_->size(); ++r)
+      if (life_->last_of(r).first.state == Beat::State::failed)
+        return fmt::format("rank {} exits with an error; see what it printed", r);
+    const auto silent = life_->silent(now);
+    if (silent) set_failure(*silent);
+    return silent;
+  }
+
+  /// Waits until all ranks are done. A peer that has left the world may compute for as long as it
+  /// likes before it exits. A peer that takes part has a progress thread, which gives signs of
+  /// life.
+  bool meet() {
+    set_state(Beat::State::done);
+    Clock::duration nap = std::chrono::microseconds(100);
+    while (true) {
+      const Clock::time_point now = Clock::now();
+      service(now);
+      if (const auto reason = why_not_all_succeed(now)) {
+        fmt::print(stderr, "rank {}: waiting to exit: {}\n", life_->rank(), *reason);
+        return false;
+      }
+      if (all_peers_are(Beat::State::done, Clock::duration::max())) return true;
+      std::this_thread::sleep_for(nap);
+      nap = std::min(2 * nap, life_->period());
+    }
+  }
+
+  /// After a failure: tells the others, and waits until all peers that still give signs of life
+  /// exit too, or the grace is over. Otherwise the launcher might kill them before they have
+  /// printed what happened.
+  void farewell() {
+    using std::chrono::milliseconds;
+    const Clock::duration grace =
+        std::clamp<Clock::duration>(life_->timeout() / 10, milliseconds(100), milliseconds(5000));
+    set_state(Beat::State::failed);
+    const Clock::time_point start = Clock::now();
+    if (!may_call_mpi()) return std::this_thread::sleep_for(grace);  // the peers have heard
+    while (Clock::now() - start < grace) {
+      service(Clock::now());
+      if (all_peers_are(Beat::State::failed, 6 * life_->period())) break;
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    // A last moment for beats that MPI has accepted but not yet written.
+    for (int i = 0; i < 5; ++i) {
+      service(Clock::now());
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+
+  /// Sends a beat to each peer. At most one message to a peer is in flight, so a peer that does not
+  /// take its beats gets no more.
+  void send(Clock::time_point now) {
+    const bool due = now - last_send_ >= life_->period();
+    if (due) last_send_ = now;
+    for (int r = 0; r < life_->size(); ++r) {
+      Line& line = lines_[to_index(r)];
+      if (r == life_->rank() || (!due && line.current)) continue;
+      int free = 1;
+      if (line.request != MPI_REQUEST_NULL) {
+        check_mpi(MPI_Test(&line.request, &free, MPI_STATUS_IGNORE), "MPI_Test");
+      }
+      if (free == 0) continue;
+      line.outgoing = {.world = world_};
+      line.outgoing.beat = life_->say(now, r, {&line.outgoing.shared, 1});
+      if (failure_)
+        std::memcpy(line.outgoing.failure.data(), failure_->data(),
+                    std::min(failure_->size(), line.outgoing.failure.size() - 1));
+      check_mpi(MPI_Isend(&line.outgoing, sizeof(Message), MPI_BYTE, r, kTag, comm_, &line.request),
+                "MPI_Isend");
+      line.current = true;
+    }
+  }
+
+  void take(Clock::time_point now) {
+    while (true) {
+      int arrived = 0;
+      MPI_Status status;
+      check_mpi(MPI_Test(&incoming_request_, &arrived, &status), "MPI_Test");
+      if (arrived == 0) return;
+      if (incoming_.world == world_) {
+        life_->heard(status.MPI_SOURCE, incoming_.beat, incoming_.shared, now);
+        if (incoming_.failure[0] != '\0') set_failure(incoming_.failure.data());
+      }
+      receive();
+    }
+  }
+
+  void receive() {
+    check_mpi(MPI_Irecv(&incoming_, sizeof(Message), MPI_BYTE, MPI_ANY_SOURCE, kTag, comm_,
+                        &incoming_request_),
+              "MPI_Irecv");
+  }
+
+  /// Whether every other rank has this rank's last beat and has told that it is in this state, or
+  /// has not been heard for so long.
+  bool all_peers_are(Beat::State state, Clock::duration silence) const {
+    for (int r = 0; r < life_->size(); ++r) {
+      const auto [beat, heard] = life_->last_of(r);
+      const bool holds = beat.state == state || Clock::now() - heard > silence;
+      if (r != life_->rank() && !(lines_[to_index(r)].current && holds)) return false;
+    }
+    return true;
+  }
+
+  const std::shared_ptr<Liveness> life_;
+  const std::uint64_t world_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  Clock::time_point last_send_;
+  std::optional<std::string> failure_;
+  Message incoming_;
+  MPI_Request incoming_request_ = MPI_REQUEST_NULL;
+  std::vector<Line> lines_;  // by rank
+};
+
+class MpiChannel final : public Transport {
+ public:
+  MpiChannel(MPI_Comm world, Clock::duration timeout, OneWorld claim)
+      : Transport(life_in(world, timeout), tag_bits(world), pacer_of_process()),
+        claim_(std::move(claim)),
+        last_look_(Clock::now()),
+        idle_(kFirstIdle) {
+    check_mpi(MPI_Comm_dup(world, &comm_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    pids_ = pids_to_read(comm_, !is_paced());
+    beats_ = std::make_shared<MpiBeats>(comm_, life_);
+    set_parting([beats = beats_](bool succeeded) {
+      const bool all_succeeded = beats->part(succeeded);
+      if (all_succeeded) beats->close();
+      return all_succeeded;
+    });
+  }
+  /// The beats live on in the exit handler. After a failure MPI's own clean-up could wait for ranks
+  /// that do not answer, so it is left out. A failure that only the caller has seen, an exception
+  /// that passes through, counts as well.
+  ~MpiChannel() override {
+    const bool failed = beats_->failure() || std::uncaught_exceptions() > 0;
+    if (!failed && may_call_mpi()) MPI_Comm_free(&comm_);
+  }
+
+  std::string name() const override { return "mpi"; }
+  std::size_t chunk_bytes() const override { return std::size_t{256} << 10; }
+  std::size_t latency_bytes() const override { return std::size_t{32} << 10; }
+
+  void poll() override { test(); }
+  void wait_some() override;
+  bool can_read_peers() const override { return !pids_.empty(); }
+  bool read(int peer, std::uint64_t address, void* into, std::size_t bytes) override;
+
+  void abort(const std::string& reason) override {
+    const std::lock_guard lock(abort_mutex_);
+    if (aborted_) return;
+    abort_reason_ = reason;
+    aborted_ = true;
+  }
+  void begin(const Purpose& purpose) override {
+    prefer_this_thread();
+    idle_ = kFirstIdle;
+    Transport::begin(purpose);
+    hear_abort();
+    if (beats_->failure()) fail(*beats_->failure());
+  }
+  std::chrono::nanoseconds idle_period() const override { return idle_; }
+  void service() override {
+    hear_abort();
+    serve_beats(Clock::now());
+    idle_ = std::min<Clock::duration>(2 * idle_, life_->period());
+  }
+  void leave() override {
+    beats_->set_state(Beat::State::left);
+    serve_beats(Clock::now());
+  }
+
+ private:
+  void start(const PeerMessage& message) override;
+  std::string end_messages(const std::string& reason, bool at_once) override {
+    beats_->set_failure(reason);
+    // Peers that hear of it give back what they hold of this rank's.
+    if (!at_once || requests_.empty()) serve_beats(Clock::now());
+    abandon(at_once && !requests_.empty());
+    return *beats_->failure();
+  }
+  bool test();
+  /// Drops finished requests, which MPI has set to null.
+  void keep_unfinished() {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      if (requests_[i] == MPI_REQUEST_NULL) continue;
+      requests_[kept] = requests_[i];
+      pending_[kept++] = pending_[i];
+    }
+    requests_.resize(kept);
+    pending_.resize(kept);
+  }
+  /// A peer whose memory is gone has left this collective, most often because of a failure that it
+  /// has heard of. So this waits a moment for beats: the failure that they tell outweighs what this
+  /// rank has seen.
+  [[noreturn]] void blame(const std::string& problem) {
+    const Clock::time_point start = Clock::now();
+    const Clock::duration patience =
+        std::max<Clock::duration>(3 * life_->period(), milliseconds(100));
+    while (!beats_->failure() && Clock::now() - start < patience) {
+      hear_abort();
+      serve_beats(Clock::now());
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    fail(beats_->failure().value_or(problem));
+  }
+  /// Serves the beats while this rank waits, and fails if they or Liveness tell why.
+  void look_after_peers(Clock::time_point now) {
+    if (now - last_look_ < life_->period() / 8 && !aborted_.load(std::memory_order_relaxed)) return;
+    hear_abort();
+    last_look_ = now;
+    serve_beats(now);
+    if (beats_->failure()) fail(*beats_->failure());
+    if (const auto reason = life_->judge(now)) fail(*reason);
+  }
+  /// A failure in MPI itself counts as a failure of the run.
+  void serve_beats(Clock::time_point now) {
+    try {
+      beats_->service(now);
+    } catch (const CommError& e) {
+      beats_->set_failure(fmt::format("rank {}: {}", rank(), e.what()));
+    }
+  }
+  void abandon(bool at_once);
+  /// Takes an abort that another thread of this process asked for.
+  void hear_abort() {
+    if (!aborted_.load(std::memory_order_relaxed)) return;
+    const std::lock_guard lock(abort_mutex_);
+    beats_->set_failure(abort_reason_);
+  }
+
+  OneWorld claim_;  // first: given back when everything else is gone
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  std::shared_ptr<MpiBeats> beats_;  // shared with the exit handler
+  std::vector<pid_t> pids_;          // by rank; empty: their memory is not read
+  std::atomic<bool> aborted_{false};
+  std::mutex abort_mutex_;
+  std::string abort_reason_;
+  Clock::time_point last_look_;
+  Clock::duration idle_{};
+  std::vector<MPI_Request> requests_;
+  std::vector<PeerMessage> pending_;  // pending_[i] belongs to requests_[i]
+  std::vector<int> finished_;
+  std::vector<MPI_Status> statuses_;
+};
 
 /// Ends the run if MPI refuses a message. The refused message is dropped here; fail() ends the
 /// others, which are in flight.
@@ -263,18 +578,6 @@ bool MpiChannel::test() {
   return true;
 }
 
-/// Drops finished requests, which MPI has set to null.
-void MpiChannel::keep_unfinished() {
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < requests_.size(); ++i) {
-    if (requests_[i] == MPI_REQUEST_NULL) continue;
-    requests_[kept] = requests_[i];
-    pending_[kept++] = pending_[i];
-  }
-  requests_.resize(kept);
-  pending_.resize(kept);
-}
-
 void MpiChannel::wait_some() {
   const Clock::time_point start = Clock::now();
   // Open MPI's MPI_Testsome looks first and reads the sockets after that, so one call reports what
@@ -308,60 +611,6 @@ bool MpiChannel::read(int peer, std::uint64_t address, void* into, std::size_t b
   return true;
 }
 
-/// A peer whose memory is gone has left this collective, most often because of a failure that it
-/// has heard of. So this waits a moment for beats: the failure that they tell outweighs what this
-/// rank has seen.
-void MpiChannel::blame(const std::string& problem) {
-  const Clock::time_point start = Clock::now();
-  const Clock::duration patience =
-      std::max<Clock::duration>(3 * life_->period(), milliseconds(100));
-  while (!beats_->failure() && Clock::now() - start < patience) {
-    hear_abort();
-    serve_beats(Clock::now());
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  fail(beats_->failure().value_or(problem));
-}
-
-void MpiChannel::abort(const std::string& reason) {
-  const std::lock_guard lock(abort_mutex_);
-  if (aborted_) return;
-  abort_reason_ = reason;
-  aborted_ = true;
-}
-
-/// Takes an abort that another thread of this process asked for.
-void MpiChannel::hear_abort() {
-  if (!aborted_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard lock(abort_mutex_);
-  beats_->set_failure(abort_reason_);
-}
-
-/// A failure in MPI itself counts as a failure of the run.
-void MpiChannel::serve_beats(Clock::time_point now) {
-  try {
-    beats_->service(now);
-  } catch (const CommError& e) {
-    beats_->set_failure(fmt::format("rank {}: {}", rank(), e.what()));
-  }
-}
-
-/// Serves the beats while this rank waits, and fails if they or Liveness tell why.
-void MpiChannel::look_after_peers(Clock::time_point now) {
-  if (now - last_look_ < life_->period() / 8 && !aborted_.load(std::memory_order_relaxed)) return;
-  hear_abort();
-  last_look_ = now;
-  serve_beats(now);
-  if (beats_->failure()) fail(*beats_->failure());
-  if (const auto reason = life_->judge(now)) fail(*reason);
-}
-
-void MpiChannel::service() {
-  hear_abort();
-  serve_beats(Clock::now());
-  idle_ = std::min<Clock::duration>(2 * idle_, life_->period());
-}
-
 /// When this returns, MPI uses none of the memory that was posted. A receive that no message has
 /// met is cancelled. A receive that is half filled, or a send that is half taken, belongs to MPI
 /// until its peer goes on. The peer does so unless it is stopped, dead, or has itself cancelled. So
@@ -390,17 +639,11 @@ void MpiChannel::abandon(bool at_once) {
   pending_.clear();
 }
 
-std::string MpiChannel::end_messages(const std::string& reason, bool at_once) {
-  beats_->set_failure(reason);
-  // Peers that hear of it give back what they hold of this rank's.
-  if (!at_once || requests_.empty()) serve_beats(Clock::now());
-  abandon(at_once && !requests_.empty());
-  return *beats_->failure();
-}
+}  // namespace
 
-void MpiChannel::leave() {
-  beats_->set_state(Beat::State::left);
-  serve_beats(Clock::now());
+std::unique_ptr<Transport> make_mpi_channel(MPI_Comm world, Clock::duration timeout,
+                                            OneWorld claim) {
+  return std::make_unique<MpiChannel>(world, timeout, std::move(claim));
 }
 
 }  // namespace linerate::comm

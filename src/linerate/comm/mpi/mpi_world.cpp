@@ -11,7 +11,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -19,8 +18,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <stop_token>
 #include <string>
@@ -199,12 +198,12 @@ std::string message(std::chrono::steady_clock::duration limit) {
   });
 }
 
-std::unique_ptr<MpiChannel> make_channel(const WorldOptions& options, Clock::duration timeout) {
+std::unique_ptr<Transport> make_channel(const WorldOptions& options, Clock::duration timeout) {
   const Clock::duration limit = start_time(options.start_timeout, timeout, "MPI");
   OneWorld claim;
   const std::jthread deadline = start_deadline(limit);
   start_mpi();
-  auto channel = std::make_unique<MpiChannel>(MPI_COMM_WORLD, timeout, std::move(claim));
+  auto channel = make_mpi_channel(MPI_COMM_WORLD, timeout, std::move(claim));
   own_world = World::made;
   return channel;
 }
@@ -214,6 +213,8 @@ std::unique_ptr<MpiChannel> make_channel(const WorldOptions& options, Clock::dur
 void set_parting(std::function<bool(bool)> f) { hooks().parting = std::move(f); }
 
 void call_mpi_no_more() { silenced = true; }
+
+void note_failure() { failed = true; }
 
 bool may_call_mpi() { return !silenced && !ended; }
 
@@ -250,194 +251,15 @@ std::unique_ptr<Communicator> make_world(const WorldOptions& options) {
   require_ranks(channel->size(), options.expected_size);
   if (channel->size() == 1 && !options.independent)
     if (const auto problem = lonely_rank_problem()) throw InputError("ranks", *problem);
-  auto world = std::make_unique<QueuedCommunicator>(std::move(channel), options.checked);
-  hooks().stopper = [queue = world->queue()](int status) {
-    const auto alive = queue.lock();
-    if (!alive) return true;
-    const bool clean = alive->stop_at_exit(status);
-    own_world = World::quiet;
-    return clean;
+  Stopper stop;
+  auto world = queued(std::move(channel), options.checked, &stop);
+  hooks().stopper = [stop](int status) {
+    const std::optional<bool> clean = stop(status);
+    World made = World::made;
+    if (clean) own_world.compare_exchange_strong(made, World::quiet);
+    return clean.value_or(true);
   };
   return world;
-}
-
-// Beats are small MPI messages on a communicator of their own. The owner of MPI's thread calls
-// service() while it waits in a collective, and once in a while between collectives.
-//
-// At exit the beats have a second use: ranks meet by them without MPI_Finalize (meet_or_leave()
-// tells why). For example ranks 0 and 1 are done, and rank 2 exits with an error. Ranks 0 and 1
-// wait in meet() with the state `done`. Rank 2's farewell() sends the state `failed`. So ranks 0
-// and 1 print why they stop waiting and exit, too.
-
-namespace {
-
-constexpr int kTag = 1;
-
-/// The number of this process's world; the same on every rank, since all of them make worlds
-/// together.
-std::uint64_t next_world() {
-  static std::uint64_t worlds = 0;
-  return ++worlds;
-}
-
-}  // namespace
-
-MpiBeats::MpiBeats(MPI_Comm parent, std::shared_ptr<Liveness> life)
-    : life_(std::move(life)),
-      world_(next_world()),
-      last_send_(Clock::now()),
-      lines_(to_index(life_->size())) {
-  check_mpi(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
-  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-  receive();
-}
-
-void MpiBeats::receive() {
-  check_mpi(MPI_Irecv(&incoming_, sizeof(Message), MPI_BYTE, MPI_ANY_SOURCE, kTag, comm_,
-                      &incoming_request_),
-            "MPI_Irecv");
-}
-
-MpiBeats::~MpiBeats() { close(); }
-
-void MpiBeats::close() {
-  if (comm_ == MPI_COMM_NULL || !may_call_mpi()) return;
-  if (incoming_request_ != MPI_REQUEST_NULL) {
-    MPI_Cancel(&incoming_request_);
-    MPI_Wait(&incoming_request_, MPI_STATUS_IGNORE);
-  }
-  for (Line& line : lines_) {
-    if (line.request != MPI_REQUEST_NULL) MPI_Wait(&line.request, MPI_STATUS_IGNORE);
-  }
-  MPI_Comm_free(&comm_);
-}
-
-void MpiBeats::say_now() {
-  for (Line& line : lines_) line.current = false;
-}
-
-void MpiBeats::set_state(Beat::State state) {
-  life_->set_state(state);
-  say_now();
-}
-
-void MpiBeats::set_failure(const std::string& reason) {
-  if (failure_) return;
-  failure_ = reason;
-  failed = true;
-  say_now();
-}
-
-void MpiBeats::service(Clock::time_point now) {
-  if (comm_ == MPI_COMM_NULL || !may_call_mpi()) return;
-  life_->awake(now);
-  take(now);
-  send(now);
-}
-
-void MpiBeats::take(Clock::time_point now) {
-  while (true) {
-    int arrived = 0;
-    MPI_Status status;
-    check_mpi(MPI_Test(&incoming_request_, &arrived, &status), "MPI_Test");
-    if (arrived == 0) return;
-    if (incoming_.world == world_) {
-      life_->heard(status.MPI_SOURCE, incoming_.beat, incoming_.shared, now);
-      if (incoming_.failure[0] != '\0') set_failure(incoming_.failure.data());
-    }
-    receive();
-  }
-}
-
-/// Sends a beat to each peer. At most one message to a peer is in flight, so a peer that does not
-/// take its beats gets no more.
-void MpiBeats::send(Clock::time_point now) {
-  const bool due = now - last_send_ >= life_->period();
-  if (due) last_send_ = now;
-  for (int r = 0; r < life_->size(); ++r) {
-    Line& line = lines_[to_index(r)];
-    if (r == life_->rank() || (!due && line.current)) continue;
-    int free = 1;
-    if (line.request != MPI_REQUEST_NULL) {
-      check_mpi(MPI_Test(&line.request, &free, MPI_STATUS_IGNORE), "MPI_Test");
-    }
-    if (free == 0) continue;
-    line.outgoing = {.world = world_};
-    line.outgoing.beat = life_->say(now, r, {&line.outgoing.shared, 1});
-    if (failure_)
-      std::memcpy(line.outgoing.failure.data(), failure_->data(),
-                  std::min(failure_->size(), line.outgoing.failure.size() - 1));
-    check_mpi(MPI_Isend(&line.outgoing, sizeof(Message), MPI_BYTE, r, kTag, comm_, &line.request),
-              "MPI_Isend");
-    line.current = true;
-  }
-}
-
-/// Whether every other rank has this rank's last beat and has told that it is in this state, or has
-/// not been heard for so long.
-bool MpiBeats::all_peers_are(Beat::State state, Clock::duration silence) const {
-  for (int r = 0; r < life_->size(); ++r) {
-    const auto [beat, heard] = life_->last_of(r);
-    const bool holds = beat.state == state || Clock::now() - heard > silence;
-    if (r != life_->rank() && !(lines_[to_index(r)].current && holds)) return false;
-  }
-  return true;
-}
-
-bool MpiBeats::part(bool succeeded) {
-  if (succeeded && meet()) return true;
-  farewell();
-  return false;
-}
-
-std::optional<std::string> MpiBeats::why_not_all_succeed(Clock::time_point now) {
-  if (failure_) return failure_;
-  for (int r = 0; r < life_->size(); ++r)
-    if (life_->last_of(r).first.state == Beat::State::failed)
-      return fmt::format("rank {} exits with an error; see what it printed", r);
-  const auto silent = life_->silent(now);
-  if (silent) set_failure(*silent);
-  return silent;
-}
-
-/// Waits until all ranks are done. A peer that has left the world may compute for as long as it
-/// likes before it exits. A peer that takes part has a progress thread, which gives signs of life.
-bool MpiBeats::meet() {
-  set_state(Beat::State::done);
-  Clock::duration nap = std::chrono::microseconds(100);
-  while (true) {
-    const Clock::time_point now = Clock::now();
-    service(now);
-    if (const auto reason = why_not_all_succeed(now)) {
-      fmt::print(stderr, "rank {}: waiting to exit: {}\n", life_->rank(), *reason);
-      return false;
-    }
-    if (all_peers_are(Beat::State::done, Clock::duration::max())) return true;
-    std::this_thread::sleep_for(nap);
-    nap = std::min(2 * nap, life_->period());
-  }
-}
-
-/// After a failure: tells the others, and waits until all peers that still give signs of life exit
-/// too, or the grace is over. Otherwise the launcher might kill them before they have printed what
-/// happened.
-void MpiBeats::farewell() {
-  using std::chrono::milliseconds;
-  const Clock::duration grace =
-      std::clamp<Clock::duration>(life_->timeout() / 10, milliseconds(100), milliseconds(5000));
-  set_state(Beat::State::failed);
-  const Clock::time_point start = Clock::now();
-  if (!may_call_mpi()) return std::this_thread::sleep_for(grace);  // the peers have heard
-  while (Clock::now() - start < grace) {
-    service(Clock::now());
-    if (all_peers_are(Beat::State::failed, 6 * life_->period())) break;
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  // A last moment for beats that MPI has accepted but not yet written.
-  for (int i = 0; i < 5; ++i) {
-    service(Clock::now());
-    std::this_thread::sleep_for(milliseconds(1));
-  }
 }
 
 }  // namespace linerate::comm

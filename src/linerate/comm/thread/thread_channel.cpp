@@ -14,19 +14,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstddef>
 #include <cstring>
 #include <exception>
 #include <limits>
-#include <mutex>
+#include <list>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "linerate/comm/queued_communicator.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 
@@ -369,9 +368,9 @@ void run_ranks(int n, const std::function<void(Communicator&)>& f,
   std::mutex mutex;
   std::exception_ptr first;
   const auto run_one = [&](int rank) {
-    QueuedCommunicator communicator(world->channel(rank), options.checked);
+    const auto communicator = queued(world->channel(rank), options.checked);
     try {
-      f(communicator);
+      f(*communicator);
     } catch (...) {
       const std::exception_ptr error = std::current_exception();
       {

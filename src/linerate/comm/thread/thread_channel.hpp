@@ -2,10 +2,7 @@
 // memory; a small message carries its bytes.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>

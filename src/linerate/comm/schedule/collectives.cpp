@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
 #include <cstring>
 #include <deque>
 
@@ -428,10 +426,6 @@ class Ring {
     Transfer transfer;
     std::byte* scratch = nullptr;  // owned by the pool, or null
   };
-  struct Partial {
-    Key key;  // of the send it is for
-    std::byte* data;
-  };
   using BlockOf = int (Ring::*)(int step) const;
 
   static std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -481,9 +475,7 @@ class Ring {
       Message& message = receives_.emplace_back();
       message.key = key;
       std::byte* target = block.output == nullptr ? nullptr : block.output + offset(key);
-      if (key.step < reduce_steps_) {
-        target = message.scratch = take_scratch();
-      }
+      if (key.step < reduce_steps_) target = message.scratch = take_scratch();
       channel_.receive(wrap(rank_ - 1), target, bytes(key, block), message.transfer);
       next_receive_ = after(key, &Ring::received_block);
     }
@@ -513,7 +505,7 @@ class Ring {
       } else if (key.step == 0) {
         source = block.input + offset(key);
       } else {
-        source = message.scratch = partials_.front().data;
+        source = message.scratch = partials_.front();
         partials_.pop_front();
       }
       channel_.send(wrap(rank_ + 1), source, bytes(key, block), message.transfer);
@@ -533,11 +525,10 @@ class Ring {
     std::byte* target = last ? block.output + offset(key) : message.scratch;
     const std::size_t elements = bytes(key, block) / to_index(size_of(job_.dtype));
     reduce_into(target, message.scratch, block.input + offset(key), elements, job_.dtype, job_.op);
-    if (last) {
+    if (last)
       drop_scratch(message.scratch);
-    } else {
-      partials_.push_back({{key.piece, key.step + 1, key.lane}, message.scratch});
-    }
+    else
+      partials_.push_back(message.scratch);
   }
 
   bool retire_sends() {
@@ -566,7 +557,7 @@ class Ring {
   std::int64_t pieces_ = 0;
   Key next_send_, next_receive_, next_processed_;
   std::deque<Message> receives_, sends_;  // deque: a Transfer must not move while it is under way
-  std::deque<Partial> partials_;
+  std::deque<std::byte*> partials_;       // sums to send, in the order of their messages
   std::size_t scratch_used_ = 0;
 };
 

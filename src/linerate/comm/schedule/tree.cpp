@@ -108,12 +108,22 @@ void copy(void* to, const void* from, std::size_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, bytes);
 }
 
-BlockJob job_of(const Channel& channel, const std::byte* input, Buffer output, Reduce op) {
-  const auto bytes = to_index(output.count.value * size_of(output.dtype));
-  BlockJob job{.blocks = {}, .reduces = true, .gathers = false, .dtype = output.dtype, .op = op};
-  for (int g = 0; g < channel.size(); ++g)
-    job.blocks.push_back({input + to_index(g) * bytes, nullptr, bytes});
-  job.blocks[to_index(channel.rank())].output = static_cast<std::byte*>(output.data);
+/// An array that is cut into blocks of these sizes, in bytes. This rank's parts of their sums stand
+/// from `input` on, and the results from `output` on; null: there are none.
+BlockJob job_of(const std::vector<std::size_t>& sizes, const void* input, void* output, DType dtype,
+                Reduce op = Reduce::sum) {
+  const auto* from = static_cast<const std::byte*>(input);
+  auto* to = static_cast<std::byte*>(output);
+  BlockJob job{.blocks = {},
+               .reduces = input != nullptr,
+               .gathers = output != nullptr,
+               .dtype = dtype,
+               .op = op};
+  for (const std::size_t bytes : sizes) {
+    job.blocks.push_back({from, to, bytes});
+    if (from) from += bytes;
+    if (to) to += bytes;
+  }
   return job;
 }
 
@@ -133,23 +143,21 @@ void reduce_scatter(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer
   const auto bytes = to_index(output.count.value * size_of(output.dtype));
   if (channel.size() == 1) return copy(output.data, input.data, bytes);
   if (bytes == 0) return;
-  BlockJob job = job_of(channel, static_cast<const std::byte*>(input.data), output, op);
+  BlockJob job =
+      job_of(std::vector(to_index(channel.size()), bytes), input.data, nullptr, output.dtype, op);
+  job.blocks[to_index(channel.rank())].output = static_cast<std::byte*>(output.data);
   if (reads) add_runs(job, *pieces);
   run_blocks(channel, pool, job);
 }
 
 void all_gather(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output,
                 std::span<const std::int64_t> counts) {
-  const auto element = to_index(size_of(output.dtype));
-  BlockJob job{
-      .blocks = {}, .reduces = false, .gathers = true, .dtype = output.dtype, .op = Reduce::sum};
-  auto* base = static_cast<std::byte*>(output.data);
+  std::vector<std::size_t> sizes;
   for (int r = 0; r < channel.size(); ++r) {
     const std::int64_t count = counts.empty() ? input.count.value : counts[to_index(r)];
-    const std::size_t bytes = to_index(count) * element;
-    job.blocks.push_back({nullptr, base, bytes});
-    base += bytes;
+    sizes.push_back(to_index(count * size_of(output.dtype)));
   }
+  const BlockJob job = job_of(sizes, nullptr, output.data, output.dtype);
   const ArrayBlock& own = job.blocks[to_index(channel.rank())];
   copy(own.output, input.data, own.bytes);
   run_blocks(channel, pool, job);
@@ -245,21 +253,6 @@ bool is_small(const Channel& channel, const ChunkPool& pool, const Buffer& buffe
   return bytes <= std::min(channel.latency_bytes(), pool.chunk_bytes());
 }
 
-/// Cuts a buffer into a block for each rank. Their counts differ by one at most.
-BlockJob job_of(const Channel& channel, const Buffer& buffer, Reduce op) {
-  const auto ranks = to_index(channel.size());
-  const auto elements = to_index(buffer.count.value);
-  const auto element = to_index(size_of(buffer.dtype));
-  BlockJob job{.blocks = {}, .reduces = true, .gathers = true, .dtype = buffer.dtype, .op = op};
-  auto* base = static_cast<std::byte*>(buffer.data);
-  for (std::size_t g = 0; g < ranks; ++g) {
-    const std::size_t begin = elements / ranks * g + std::min(g, elements % ranks);
-    const std::size_t count = elements / ranks + (g < elements % ranks ? 1 : 0);
-    job.blocks.push_back({base + begin * element, base + begin * element, count * element});
-  }
-  return job;
-}
-
 }  // namespace
 
 void all_reduce(Channel& channel, ChunkPool& pool, Buffer output, Reduce op, const Pieces& pieces) {
@@ -268,7 +261,12 @@ void all_reduce(Channel& channel, ChunkPool& pool, Buffer output, Reduce op, con
   if (pieces && !reads) write_pieces(output, *pieces);
   if (channel.size() == 1 || output.count.value == 0) return;
   if (small) return recursive_doubling(channel, pool, output, op);
-  BlockJob job = job_of(channel, output, op);
+  // A block for each rank. Their counts differ by one at most.
+  const auto ranks = to_index(channel.size()), elements = to_index(output.count.value);
+  std::vector<std::size_t> sizes(ranks, elements / ranks);
+  for (std::size_t g = 0; g < elements % ranks; ++g) ++sizes[g];
+  for (std::size_t& size : sizes) size *= to_index(size_of(output.dtype));
+  BlockJob job = job_of(sizes, output.data, output.data, output.dtype, op);
   if (reads) add_runs(job, *pieces);
   run_blocks(channel, pool, job);
 }

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "linerate/compress/cast.hpp"
@@ -51,7 +52,7 @@ void check(const doc::Plan& plan) {
 class ObservedEvents {
  public:
   ObservedEvents(const doc::Plan& plan, const TaskGraph& graph, Recorder& recorder)
-      : recorder_(recorder), shown_(graph.tasks.size()) {
+      : recorder_(recorder), ended_by_(graph.tasks.size()) {
     std::vector<std::vector<std::uint32_t>> events;  // the tasks of each
     const Task* before = nullptr;                    // in the lane
     for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
@@ -67,27 +68,15 @@ class ObservedEvents {
   }
 
   void done(std::uint32_t task, std::int64_t start_ns, std::int64_t end_ns) {
-    const Shown& shown = shown_[task];
     if (start_ns_ < 0) start_ns_ = start_ns;
-    if (!shown.is_last) return;
-    recorder_.add({.kind = shown.kind,
-                   .resource = Resource::compute,
-                   .name = shown.name,
-                   .set = shown.set,
-                   .start_ns = start_ns_,
-                   .end_ns = end_ns,
-                   .bytes = shown.bytes});
-    start_ns_ = -1;
+    if (!ended_by_[task]) return;
+    doc::Event event = *ended_by_[task];
+    event.start_ns = std::exchange(start_ns_, -1);
+    event.end_ns = end_ns;
+    recorder_.add(event);
   }
 
  private:
-  struct Shown {
-    doc::TaskKind kind = doc::TaskKind::host;
-    std::int64_t bytes = -1;
-    std::int32_t name = -1, set = -1;
-    bool is_last = false;  // of its event
-  };
-
   static bool joins(const doc::Plan& plan, const Task& before, const Task& task) {
     return before.kind == doc::TaskKind::backward && task.kind == doc::TaskKind::backward &&
            layer_of(plan, task) >= 0 && layer_of(plan, before) == layer_of(plan, task);
@@ -98,16 +87,16 @@ class ObservedEvents {
     const Task& first = graph.tasks[tasks.front()];
     std::vector<std::string> parameters;
     for (const std::uint32_t i : tasks) add_parameters(parameters, plan, graph, graph.tasks[i]);
-    Shown shown{first.kind, first.bytes > 0 ? first.bytes : -1};
+    doc::Event& event = ended_by_[tasks.back()].emplace();
+    event.kind = first.kind, event.resource = Resource::compute;
+    if (first.bytes > 0) event.bytes = first.bytes;
     if (const std::string name = event_name_of(plan, graph, first); !name.empty())
-      shown.name = recorder_.name_id(name);
-    if (!parameters.empty()) shown.set = recorder_.set_id(parameters);
-    for (const std::uint32_t i : tasks) shown_[i] = shown;
-    shown_[tasks.back()].is_last = true;
+      event.name = recorder_.name_id(name);
+    if (!parameters.empty()) event.set = recorder_.set_id(parameters);
   }
 
   Recorder& recorder_;
-  std::vector<Shown> shown_;  // [tasks]
+  std::vector<std::optional<doc::Event>> ended_by_;  // [tasks] the event whose last task it is
   std::int64_t start_ns_ = -1;
 };
 

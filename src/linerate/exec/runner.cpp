@@ -123,15 +123,9 @@ void Runner::State::record(const RunnerEvent& event) {
   if (is_wait(task) && event.end_ns == event.start_ns) return;  // nothing took place
   const VariantNames& v = names[to_index(machine->variant(event.id.step))];
   const OpenStep& step_of_task = open.at(event.id.step);
-  recorder->add({.kind = task.kind,
-                 .resource = task.resource,
-                 .name = v.names[event.id.task],
-                 .set = v.sets[event.id.task],
-                 .ready_ns = step_of_task.ready_ns[event.id.task],
-                 .start_ns = event.start_ns,
-                 .end_ns = event.end_ns,
-                 .bytes = task.bytes},
-                step_of_task.recorded_as);
+  recorder->add(
+      v.event_of(event.id.task, step_of_task.ready_ns[event.id.task], event.start_ns, event.end_ns),
+      step_of_task.recorded_as);
 }
 
 /// Runs an operation on this thread, or waits until an emulated one is due, and reports it.
@@ -194,8 +188,6 @@ void add_parameters(std::vector<std::string>& names, const doc::Plan& plan,
 
 VariantNames::VariantNames(const doc::Plan& plan, const doc::TaskGraph& graph, Recorder* recorder)
     : titles(graph.tasks.size()),
-      names(graph.tasks.size(), -1),
-      sets(graph.tasks.size(), -1),
       backward_of(plan.gradient_names.size(), kNoTask),
       factor_of(2 * plan.blocks.size(), kNoTask) {
   for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
@@ -206,13 +198,22 @@ VariantNames::VariantNames(const doc::Plan& plan, const doc::TaskGraph& graph, R
       for (std::int32_t f = task.first; f <= task.last; ++f) factor_of[to_index(f)] = i;
     const bool executed = task.origin == doc::Origin::executed;
     if (executed) titles[i] = title_of(plan, graph, task);
-    // Whoever observes the others records them.
-    if (!recorder || !(executed || task.kind == doc::TaskKind::factor)) continue;
-    names[i] = recorder->name_id(event_name_of(plan, graph, task));
+    if (!recorder) continue;
+    doc::Event& event = events.emplace_back();
+    event.kind = task.kind, event.resource = task.resource, event.bytes = task.bytes;
+    if (!executed && task.kind != doc::TaskKind::factor) continue;  // its observer records it
+    event.name = recorder->name_id(event_name_of(plan, graph, task));
     std::vector<std::string> parameters;
     add_parameters(parameters, plan, graph, task);
-    if (!parameters.empty()) sets[i] = recorder->set_id(parameters);
+    if (!parameters.empty()) event.set = recorder->set_id(parameters);
   }
+}
+
+doc::Event VariantNames::event_of(std::uint32_t task, std::int64_t ready_ns, std::int64_t start_ns,
+                                  std::int64_t end_ns) const {
+  doc::Event event = events[task];
+  event.ready_ns = ready_ns, event.start_ns = start_ns, event.end_ns = end_ns;
+  return event;
 }
 
 }  // namespace linerate::exec

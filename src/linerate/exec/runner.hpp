@@ -23,6 +23,7 @@
 #include "linerate/comm/communicator.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/doc/plan.hpp"
+#include "linerate/doc/timeline.hpp"
 #include "linerate/exec/recorder.hpp"
 #include "linerate/exec/step_machine.hpp"
 
@@ -129,11 +130,15 @@ void add_parameters(std::vector<std::string>& names, const doc::Plan& plan,
                     const doc::TaskGraph& graph, const doc::Task& task);
 
 struct VariantNames {
-  /// `recorder` may be null: then there are no ids.
+  /// `recorder` may be null: then there are no events.
   VariantNames(const doc::Plan& plan, const doc::TaskGraph& graph, Recorder* recorder);
 
+  /// What to record of a task that took this time.
+  doc::Event event_of(std::uint32_t task, std::int64_t ready_ns, std::int64_t start_ns,
+                      std::int64_t end_ns) const;
+
   std::vector<std::string> titles;         // of executed tasks
-  std::vector<std::int32_t> names, sets;   // the Recorder's ids; -1: none
+  std::vector<doc::Event> events;          // of tasks, with the Recorder's ids and without times
   std::vector<std::uint32_t> backward_of;  // [gradients] kNoTask: the variant has none
   std::vector<std::uint32_t> factor_of;    // [factors] the task that computes it; kNoTask: as above
 };

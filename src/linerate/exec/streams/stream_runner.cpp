@@ -428,16 +428,10 @@ void StepRecording::enqueue(StreamId stream, const StreamWork& work) {
   const std::int64_t start = times_->set_in(stream);
   device_.enqueue(stream, work);
   const std::int64_t end = ends_.of_task[work.id.task] = times_->set_in(stream);
-  const VariantNames& names = names_[to_index(ends_.variant)];
-  recorder_.add({.kind = work.task.kind,
-                 .resource = work.task.resource,
-                 .name = names.names[work.id.task],
-                 .set = names.sets[work.id.task],
-                 .ready_ns = recorder_.time_of(ready(work)),
-                 .start_ns = recorder_.time_of(start),
-                 .end_ns = recorder_.time_of(end),
-                 .bytes = work.task.bytes},
-                recorded_as_);
+  recorder_.add(
+      names_[to_index(ends_.variant)].event_of(work.id.task, recorder_.time_of(ready(work)),
+                                               recorder_.time_of(start), recorder_.time_of(end)),
+      recorded_as_);
 }
 
 /// When a task could have run, as the step machine defines it: when its last predecessor was over

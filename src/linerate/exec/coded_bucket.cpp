@@ -17,9 +17,7 @@
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
 #include "linerate/core/keep_memory.hpp"
-#include "linerate/exec/step_machine.hpp"
 
 namespace linerate::exec {
 namespace {

@@ -12,9 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "linerate/compress/coded_tensor.hpp"
@@ -102,8 +100,6 @@ class BucketCodings {
   const std::vector<std::string>& names() const { return plan_->gradient_names; }
   /// How the bucket that a task codes is coded.
   CodingOfBucket make(const doc::TaskGraph& graph, const doc::Task& task);
-
- protected:
   /// The phase of the Plan's compressor in its n-th step. Empty if the compressor has one phase, or
   /// if the Plan has no compressor or several.
   std::string phase_of(std::int64_t step) const;
@@ -119,106 +115,6 @@ class BucketCodings {
   compress::Phases phases_;
   std::vector<int> rounds_;  // by operation of the plan
   std::map<std::string, std::shared_ptr<const compress::Compressor>> compressors_;
-};
-
-/// BucketCodings with the tensors of each bucket, by parameter, and the number of steps that
-/// counted.
-template <typename Tensor>
-class CodedBuckets : public BucketCodings {
- public:
-  using MakeTensor = std::function<std::unique_ptr<Tensor>(
-      const std::string& name, const compress::Shape& shape, compress::CompressedTensorState)>;
-
-  CodedBuckets(int rank, int ranks, MakeCompressor make, MakeTensor make_tensor)
-      : BucketCodings(rank, ranks, std::move(make)), make_tensor_(std::move(make_tensor)) {}
-
-  void set_plan(std::shared_ptr<const doc::Plan> plan) {
-    buckets_.clear();
-    coded_.clear();
-    BucketCodings::set_plan(std::move(plan));
-  }
-  /// The bucket that a task codes.
-  CodedBucketOf<Tensor>& of(const doc::TaskGraph& graph, const doc::Task& task) {
-    const std::pair key(&graph, task.first);
-    const auto known = buckets_.find(key);
-    if (known != buckets_.end()) return known->second;
-    CodedBucketOf<Tensor> bucket{make(graph, task), {}};
-    for (std::size_t i = 0; i < bucket.names.size(); ++i) {
-      const compress::BucketPart& part = bucket.layout.parts[i];
-      bucket.tensors.push_back(part.is_coded() ? &tensor_of(*bucket.names[i], part.shape)
-                                               : nullptr);
-    }
-    return buckets_.emplace(key, std::move(bucket)).first->second;
-  }
-  /// The tensor of a parameter. It is made when it is first asked for, from the state of load() if
-  /// that names it. A tensor whose shape has changed begins anew.
-  Tensor& tensor_of(const std::string& name, const compress::Shape& shape) {
-    std::unique_ptr<Tensor>& tensor = tensors_[name];
-    if (tensor && tensor->shape() == shape) return *tensor;
-    auto saved = loaded_.tensors.extract(name);
-    tensor = make_tensor_(
-        name, shape, saved.empty() ? compress::CompressedTensorState{} : std::move(saved.mapped()));
-    return *tensor;
-  }
-  const std::map<std::string, std::unique_ptr<Tensor>>& tensors() const { return tensors_; }
-  /// The tensors of parameters that a variant sends dense, with their position in the Plan. Only
-  /// parameters that an earlier step has coded have one: such a tensor may still have a residual to
-  /// send.
-  std::vector<std::pair<std::size_t, Tensor*>> dense_ones(const doc::TaskGraph& graph,
-                                                          std::span<const compress::Shape> shapes) {
-    std::vector<std::pair<std::size_t, Tensor*>> list;
-    if (tensors_.empty() && loaded_.tensors.empty()) return list;
-    const std::vector<bool>& is_coded = coded_in(graph);
-    for (std::size_t position = 0; position < shapes.size(); ++position) {
-      if (is_coded[position]) continue;
-      const std::string& name = names()[position];
-      if (tensors_.contains(name) || loaded_.tensors.contains(name))
-        list.emplace_back(position, &tensor_of(name, shapes[position]));
-    }
-    return list;
-  }
-
-  /// The number of steps that counted.
-  std::int64_t steps() const { return steps_; }
-  void count_step() { ++steps_; }
-  void uncount_step() { --steps_; }
-  /// The phase of the next step; empty if all steps are alike.
-  std::string phase() const { return phase_of(steps_); }
-
-  compress::CompressionState save() const {
-    compress::CompressionState state = loaded_;
-    state.step = steps_;
-    for (const auto& [name, tensor] : tensors_) state.tensors[name] = tensor->state();
-    return state;
-  }
-  void load(compress::CompressionState state) {
-    steps_ = state.step;
-    tensors_.clear();
-    buckets_.clear();
-    loaded_ = std::move(state);
-  }
-
- private:
-  /// Whether a variant codes each parameter, by position in the Plan. Made once for a variant.
-  const std::vector<bool>& coded_in(const doc::TaskGraph& graph) {
-    std::vector<bool>& is_coded = coded_[&graph];
-    if (!is_coded.empty()) return is_coded;
-    is_coded.resize(names().size());
-    for (const doc::Task& task : graph.tasks) {
-      if (task.kind != doc::TaskKind::encode || !is_coding(task)) continue;
-      const CodedBucketOf<Tensor>& bucket = of(graph, task);
-      for (std::size_t i = 0; i < bucket.names.size(); ++i)
-        if (bucket.tensors[i]) is_coded[to_index(bucket.names[i] - names().data())] = true;
-    }
-    return is_coded;
-  }
-
-  MakeTensor make_tensor_;
-  std::map<std::string, std::unique_ptr<Tensor>> tensors_;
-  std::map<std::pair<const doc::TaskGraph*, std::int32_t>, CodedBucketOf<Tensor>> buckets_;
-  std::map<const doc::TaskGraph*, std::vector<bool>> coded_;
-  compress::CompressionState loaded_;  // states of load() whose tensors no step has asked for yet
-  std::int64_t steps_ = 0;
 };
 
 // Memory for payloads whose content is never read: one array for all of them.

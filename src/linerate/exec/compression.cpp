@@ -17,11 +17,9 @@
 #include <cstring>
 #include <limits>
 
-#include "linerate/compress/host_ops.hpp"
 #include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/noise.hpp"
 #include "linerate/compress/payload.hpp"
-#include "linerate/core/index.hpp"
 
 namespace linerate::exec {
 
@@ -57,9 +55,9 @@ void Compression::begin_step() {
 /// scale is divided out for the compressor and multiplied back for the optimizer.
 void Compression::take_dense_mean(const std::string& name, const compress::Shape& shape,
                                   std::span<float> mean) {
-  const compress::TensorMethod& method = buckets_.dense_method();
+  const compress::TensorMethod& method = codings_.dense_method();
   if (!method.compressor->rounds(shape).empty()) return;
-  compress::CodedTensor& tensor = buckets_.tensor_of(name, shape);
+  compress::CodedTensor& tensor = tensor_of(name, shape);
   tensor.use(method);
   const float scale = loss_scale().value_or(1);
   if (scale != 1) multiply({mean}, 1 / scale);
@@ -71,14 +69,14 @@ void Compression::take_dense_mean(const std::string& name, const compress::Shape
 /// over what that step wrote. Parameters that no rank used keep their old state, and so does every
 /// codec of a step that was not kept.
 void Compression::settle() const {
-  for (const auto& [name, tensor] : buckets_.tensors())
+  for (const auto& [name, tensor] : tensors_)
     counted_ && !counted_->contains(name) ? tensor->keep() : tensor->drop();
   counted_.reset();
 }
 
 compress::CompressionState Compression::save() const {
   if (counted_) settle();
-  return buckets_.save();
+  return CompressionOver::save();
 }
 
 std::span<float> Compression::values_of(const CodedBucket& bucket, std::int32_t payload) {
@@ -115,7 +113,7 @@ void Compression::begin_tensors(CodedBucket& bucket, const std::span<float>& val
   }
   bucket.for_each_coded([&](compress::CodedTensor& tensor, const BucketPart& part) {
     tensor.use(bucket.method);  // another variant may code it otherwise
-    tensor.begin_step(seed_, buckets_.steps(), rank_, values_of_part(values, part), loss_scale());
+    tensor.begin_step(seed_, steps_, rank_, values_of_part(values, part), loss_scale());
   });
 }
 

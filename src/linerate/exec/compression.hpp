@@ -2,7 +2,9 @@
 // compute.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +19,7 @@
 #include "linerate/compress/host_ops.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/two_phase.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/exec/coded_bucket.hpp"
 #include "linerate/exec/step_machine.hpp"
@@ -99,14 +102,24 @@ class CompressionOver : public StepCompression {
   using Owed = decltype(std::declval<Tensor&>().begin_dense(0));
 
   void set_plan(std::shared_ptr<const doc::Plan> plan) override {
-    buckets_.set_plan(std::move(plan));
+    buckets_.clear();
+    coded_.clear();
+    codings_.set_plan(std::move(plan));
   }
-  std::string phase() const override { return buckets_.phase(); }
+  std::string phase() const override { return codings_.phase_of(steps_); }
+  /// Only parameters that an earlier step has coded have a tensor: it may still have a residual to
+  /// send.
   void begin_dense(const doc::TaskGraph& graph, std::span<const compress::Shape> shapes) override {
     owed_.clear();
-    for (const auto& [position, tensor] : buckets_.dense_ones(graph, shapes)) {
-      const Owed owed = tensor->begin_dense(rank_);
-      if (!tensor->sends_residual()) continue;
+    if (tensors_.empty() && loaded_.tensors.empty()) return;
+    const std::vector<bool>& is_coded = coded_in(graph);
+    for (std::size_t position = 0; position < shapes.size(); ++position) {
+      const std::string& name = codings_.names()[position];
+      if (is_coded[position] || !(tensors_.contains(name) || loaded_.tensors.contains(name)))
+        continue;
+      Tensor& tensor = tensor_of(name, shapes[position]);
+      const Owed owed = tensor.begin_dense(rank_);
+      if (!tensor.sends_residual()) continue;
       owed_.resize(shapes.size());
       owed_[position] = owed;
     }
@@ -118,35 +131,60 @@ class CompressionOver : public StepCompression {
   }
   /// Whether any gradient takes a residual along in this step.
   bool sends_owed() const { return !owed_.empty(); }
-  bool sees_dense_means() const override { return buckets_.sees_dense_means(); }
+  bool sees_dense_means() const override { return codings_.sees_dense_means(); }
   void keep(std::set<std::string> unused = {}) override {
-    buckets_.count_step();
+    ++steps_;
     counted_ = std::move(unused);
   }
   void drop() override {
-    for (const auto& [name, tensor] : buckets_.tensors()) tensor->drop();
+    for (const auto& [name, tensor] : tensors_) tensor->drop();
   }
-  compress::CompressionState save() const override { return buckets_.save(); }
-  void load(compress::CompressionState state) override { buckets_.load(std::move(state)); }
+  compress::CompressionState save() const override {
+    compress::CompressionState state = loaded_;
+    state.step = steps_;
+    for (const auto& [name, tensor] : tensors_) state.tensors[name] = tensor->state();
+    return state;
+  }
+  void load(compress::CompressionState state) override {
+    steps_ = state.step;
+    tensors_.clear();
+    buckets_.clear();
+    loaded_ = std::move(state);
+  }
 
   void run(const doc::TaskGraph& graph, const doc::Task& task) override {
-    CodedBucket& bucket = buckets_.of(graph, task);
+    CodedBucket& bucket = bucket_of(graph, task);
     const Numbers values = values_of(bucket, task.first);
     if (task.kind == doc::TaskKind::decode)
       decode(bucket, values);
-    else if (const int round = buckets_.round_of(task); round == 0)
+    else if (const int round = codings_.round_of(task); round == 0)
       encode(bucket, values);
     else
       encode_round(bucket, to_index(round), values);
   }
 
  protected:
+  using MakeTensor = std::function<std::unique_ptr<Tensor>(
+      const std::string& name, const compress::Shape& shape, compress::CompressedTensorState)>;
+
   CompressionOver(int rank, int ranks, std::uint64_t seed, BucketCodings::MakeCompressor make,
-                  typename CodedBuckets<Tensor>::MakeTensor make_tensor)
+                  MakeTensor make_tensor)
       : rank_(rank),
         ranks_(ranks),
         seed_(seed),
-        buckets_(rank, ranks, std::move(make), std::move(make_tensor)) {}
+        codings_(rank, ranks, std::move(make)),
+        make_tensor_(std::move(make_tensor)) {}
+
+  /// The tensor of a parameter. It is made when it is first asked for, from the state of load() if
+  /// that names it. A tensor whose shape has changed begins anew.
+  Tensor& tensor_of(const std::string& name, const compress::Shape& shape) {
+    std::unique_ptr<Tensor>& tensor = tensors_[name];
+    if (tensor && tensor->shape() == shape) return *tensor;
+    auto saved = loaded_.tensors.extract(name);
+    tensor = make_tensor_(
+        name, shape, saved.empty() ? compress::CompressedTensorState{} : std::move(saved.mapped()));
+    return *tensor;
+  }
 
   static Numbers values_of_part(const Numbers& values, const compress::BucketPart& part) {
     return Ops::part(values, part.value, part.shape.elements);
@@ -173,13 +211,43 @@ class CompressionOver : public StepCompression {
 
   int rank_, ranks_;
   std::uint64_t seed_;
-  CodedBuckets<Tensor> buckets_;
+  BucketCodings codings_;
+  std::map<std::string, std::unique_ptr<Tensor>> tensors_;  // by parameter
+  std::int64_t steps_ = 0;                                  // that counted
   std::vector<Owed> owed_;  // by position: residuals to send dense; empty: none in this step
   /// The parameters that no rank used, of a step that counts and is not settled. Absent: no such
   /// step.
   mutable std::optional<std::set<std::string>> counted_;
 
  private:
+  /// The bucket that a task codes.
+  CodedBucket& bucket_of(const doc::TaskGraph& graph, const doc::Task& task) {
+    const std::pair key(&graph, task.first);
+    const auto known = buckets_.find(key);
+    if (known != buckets_.end()) return known->second;
+    CodedBucket bucket{codings_.make(graph, task), {}};
+    for (std::size_t i = 0; i < bucket.names.size(); ++i) {
+      const compress::BucketPart& part = bucket.layout.parts[i];
+      bucket.tensors.push_back(part.is_coded() ? &tensor_of(*bucket.names[i], part.shape)
+                                               : nullptr);
+    }
+    return buckets_.emplace(key, std::move(bucket)).first->second;
+  }
+  /// Whether a variant codes each parameter, by position in the Plan. Made once for a variant.
+  const std::vector<bool>& coded_in(const doc::TaskGraph& graph) {
+    std::vector<bool>& is_coded = coded_[&graph];
+    const std::vector<std::string>& names = codings_.names();
+    if (!is_coded.empty()) return is_coded;
+    is_coded.resize(names.size());
+    for (const doc::Task& task : graph.tasks) {
+      if (task.kind != doc::TaskKind::encode || !codings_.is_coding(task)) continue;
+      const CodedBucket& bucket = bucket_of(graph, task);
+      for (std::size_t i = 0; i < bucket.names.size(); ++i)
+        if (bucket.tensors[i]) is_coded[to_index(bucket.names[i] - names.data())] = true;
+    }
+    return is_coded;
+  }
+
   void encode(CodedBucket& bucket, const Numbers& values) {
     begin_tensors(bucket, values);
     if (bucket.step.two_phase)
@@ -236,6 +304,11 @@ class CompressionOver : public StepCompression {
     }
     return parts;
   }
+
+  MakeTensor make_tensor_;
+  std::map<std::pair<const doc::TaskGraph*, std::int32_t>, CodedBucket> buckets_;
+  std::map<const doc::TaskGraph*, std::vector<bool>> coded_;
+  compress::CompressionState loaded_;  // states of load() whose tensors no step has asked for yet
 };
 
 /// StepCompression on this rank's processor, over memory of the host.

@@ -60,19 +60,19 @@ void StreamCompression::begin_step() {
 void StreamCompression::begin_dense(const TaskGraph& graph,
                                     std::span<const compress::Shape> shapes) {
   if (const std::optional<bool> none = none_late_.take())
-    for (const auto& [name, parameter] : buckets_.tensors()) parameter->forget_sent(*none);
+    for (const auto& [name, parameter] : tensors_) parameter->forget_sent(*none);
   CompressionOver::begin_dense(graph, shapes);
 }
 
 /// All of them by one call of the first one's codec, from a copy that has them one after the other.
 void StreamCompression::take_dense_means(const std::vector<DenseMean>& means) {
-  const compress::TensorMethod& method = buckets_.dense_method();
+  const compress::TensorMethod& method = codings_.dense_method();
   std::vector<at::Tensor> parts;
   TensorOps::Arriving tensors;
   std::int64_t first = 0;
   for (const auto& [name, shape, mean] : means) {
     if (!method.compressor->rounds(shape).empty()) continue;
-    Parameter& parameter = buckets_.tensor_of(name, shape);
+    Parameter& parameter = tensor_of(name, shape);
     parameter.use(method);
     parameter.begin_dense_mean();
     parts.push_back(mean);
@@ -108,11 +108,11 @@ void StreamCompression::settle(const at::Tensor& none) {
     at::where_out(home.residual, none, home.residual, home.next);
   }
   std::vector<torch_codecs::KeptTensor*> kept;
-  for (const auto& [name, parameter] : buckets_.tensors())
+  for (const auto& [name, parameter] : tensors_)
     if (!counted_->contains(name)) parameter->add_kept(kept);
   torch_codecs::KeptTensor::undo_if(kept, none);
   bool sent = false;
-  for (const auto& [name, parameter] : buckets_.tensors())
+  for (const auto& [name, parameter] : tensors_)
     if (counted_->contains(name))
       parameter->drop();
     else
@@ -125,7 +125,7 @@ void StreamCompression::settle(const at::Tensor& none) {
 void StreamCompression::take_back() {
   LINERATE_CHECK(counted_.has_value(), "a step taken back that was not kept");
   drop();
-  buckets_.uncount_step();
+  --steps_;
   counted_.reset();
 }
 
@@ -210,7 +210,7 @@ void StreamCompression::begin_tensors(CodedBucket& bucket, const at::Tensor& val
   const Home& home = home_of(bucket, values);
   if (home.residual.defined() && bucket.step.two_phase) home.next.copy_(home.residual);
   bucket.for_each_coded([&](Parameter& parameter, const BucketPart& part) {
-    parameter.begin_step(seed_, buckets_.steps(), rank_, values_of_part(values, part));
+    parameter.begin_step(seed_, steps_, rank_, values_of_part(values, part));
   });
 }
 

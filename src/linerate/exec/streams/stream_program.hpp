@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "linerate/core/index.hpp"
@@ -29,7 +28,7 @@ struct StreamWork {
 
 /// Modelled on CUDA's streams and events, and on c10::Stream and c10::Event. Only host_wait()
 /// waits. A stream's wait is for what was recorded last when the wait was enqueued, so an event may
-/// be recorded again at once.
+/// be recorded again at once. Where work is over as soon as it is enqueued, events mean nothing.
 class StreamDevice {
  public:
   virtual ~StreamDevice() = default;
@@ -37,11 +36,11 @@ class StreamDevice {
   /// collective has ended.
   virtual void enqueue(StreamId stream, const StreamWork& work) = 0;
   /// The event is over when everything is over that is in the stream by now.
-  virtual void record(EventId event, StreamId stream) = 0;
+  virtual void record(EventId, StreamId) {}
   /// Work that is enqueued in the stream from now on begins when the event is over.
-  virtual void wait(StreamId stream, EventId event) = 0;
+  virtual void wait(StreamId, EventId) {}
   /// Returns when the event is over.
-  virtual void host_wait(EventId event) = 0;
+  virtual void host_wait(EventId) {}
 };
 
 // The streams that the lanes of a Plan are on a device.

@@ -9,8 +9,6 @@
 #include <utility>
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
-#include "linerate/exec/step_machine.hpp"
 
 namespace linerate::exec {
 namespace {
@@ -348,11 +346,7 @@ void StreamRunner::use_memory(const Place& by) {
 namespace {
 
 class NoDevice : public StreamDevice {
- public:
   void enqueue(StreamId, const StreamWork&) override {}
-  void record(EventId, StreamId) override {}
-  void wait(StreamId, EventId) override {}
-  void host_wait(EventId) override {}
 };
 
 std::vector<std::vector<EdgeFromBefore>> edges_from_before(const doc::Plan& plan,

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "linerate/core/error.hpp"
 
@@ -28,7 +27,7 @@ c10::Stream current_stream_of(c10::Device device) {
 
 TorchStreamDevice::TorchStreamDevice(c10::Device device, std::size_t streams, TaskWork work,
                                      const std::vector<exec::StreamId>& first)
-    : work_(std::move(work)) {
+    : TensorDevice(std::move(work)) {
   devices_like(device);
   const c10::impl::VirtualGuardImpl guard(device.type());
   const c10::Device here = device.has_index() ? device : guard.getDevice();
@@ -161,32 +160,10 @@ std::string type_name(c10::Device device) {
   return c10::DeviceTypeName(device.type(), /*lower_case=*/true);
 }
 
-namespace {
-
-/// One stream that is always empty: whatever was enqueued is over.
-class ImmediateDevice final : public TensorDevice {
- public:
-  explicit ImmediateDevice(TaskWork work) : work_(std::move(work)) {}
-
-  void enqueue(exec::StreamId, const exec::StreamWork& work) override { work_(work); }
-  void record(exec::EventId, exec::StreamId) override {}
-  void wait(exec::StreamId, exec::EventId) override {}
-  void host_wait(exec::EventId) override {}
-  void compute_after_caller() override {}
-  void caller_after_compute() override {}
-  void compute(const std::function<void()>& work) override { work(); }
-  std::vector<c10::Stream> streams() const override { return {}; }
-
- private:
-  TaskWork work_;
-};
-
-}  // namespace
-
 std::unique_ptr<TensorDevice> make_tensor_device(c10::Device device, std::size_t streams,
                                                  TensorDevice::TaskWork work,
                                                  const std::vector<exec::StreamId>& first) {
-  if (device.is_cpu()) return std::make_unique<ImmediateDevice>(std::move(work));
+  if (device.is_cpu()) return std::make_unique<TensorDevice>(std::move(work));
   return std::make_unique<TorchStreamDevice>(device, streams, std::move(work), first);
 }
 

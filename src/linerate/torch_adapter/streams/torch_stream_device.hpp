@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "linerate/core/clock.hpp"
@@ -21,25 +22,32 @@ namespace linerate::torch_adapter {
 
 /// A device's streams. The program computes in one of them, which mostly is the stream that is
 /// current when it calls. If the program calls from another stream for once, the two streams wait
-/// for each other as said here.
+/// for each other as said here. This class itself is the CPU's: its work is done when it is
+/// enqueued, so there are no streams.
 class TensorDevice : public exec::StreamDevice {
  public:
   /// Does a task's work in the current stream and without waiting for it: operators of ATen,
   /// collectives of a ProcessGroup.
   using TaskWork = std::function<void(const exec::StreamWork&)>;
 
+  explicit TensorDevice(TaskWork work) : work_(std::move(work)) {}
+
+  void enqueue(exec::StreamId, const exec::StreamWork& work) override { work_(work); }
   /// Work that is enqueued in the compute stream from now on begins after all that is in the
   /// calling thread's current stream.
-  virtual void compute_after_caller() = 0;
+  virtual void compute_after_caller() {}
   /// Work that is enqueued in the calling thread's current stream from now on begins after all that
   /// is in the compute stream.
-  virtual void caller_after_compute() = 0;
+  virtual void caller_after_compute() {}
   /// Does the work in the compute stream, after all that is in the calling thread's current stream.
   /// The next work in that stream, and in the one that called caller_after_compute() last, begins
   /// after it. So the stream that trains finds updates that another stream has asked for.
-  virtual void compute(const std::function<void()>& work) = 0;
+  virtual void compute(const std::function<void()>& work) { work(); }
   /// By exec::StreamId; none on the CPU.
-  virtual std::vector<c10::Stream> streams() const = 0;
+  virtual std::vector<c10::Stream> streams() const { return {}; }
+
+ protected:
+  TaskWork work_;
 };
 
 // The streams and events of a device, as PyTorch has them, for a StreamRunner.
@@ -81,7 +89,6 @@ class TorchStreamDevice final : public TensorDevice {
   std::optional<c10::Stream> caller_;  // another stream that called caller_after_compute() last
   std::vector<c10::Event> events_;
   std::optional<c10::Event> border_;  // between the program's stream and the compute stream
-  TaskWork work_;
 };
 
 // The device that a name of PyTorch's stands for, on one of several ranks.
@@ -105,8 +112,7 @@ std::string type_name(c10::Device device);
 
 // Chooses the streams that tensors of a device are used in.
 
-/// The streams of a device. On the CPU work is done at once when it is enqueued, so there are no
-/// streams. An accelerator has a TorchStreamDevice, which gets these arguments.
+/// The streams of a device. An accelerator has a TorchStreamDevice, which gets these arguments.
 std::unique_ptr<TensorDevice> make_tensor_device(c10::Device device, std::size_t streams,
                                                  TensorDevice::TaskWork work,
                                                  const std::vector<exec::StreamId>& first = {});

@@ -11,9 +11,6 @@
 #include <map>
 #include <utility>
 
-#include "linerate/core/index.hpp"
-#include "linerate/exec/step_machine.hpp"
-
 namespace linerate::exec {
 namespace {
 
@@ -27,131 +24,92 @@ bool has_payloads(const Task& task) {
   return task.subject == Subject::payloads && task.last >= task.first;
 }
 
-/// Numbers arrays. Payloads of several variants get the same number if they have the same content,
-/// type, sizes and members. If a variant has several such payloads, its first is the first of the
-/// other variant, and so on.
-class ArrayNumbers {
- public:
-  /// By payload.
-  std::vector<std::int32_t> of(const TaskGraph& graph) {
-    std::vector<std::int32_t> numbers;
+/// The numbers of payloads' arrays, by variant and payload; `bytes` gets what each array has.
+/// Payloads of several variants get the same number if they have the same content, type, sizes and
+/// members. If a variant has several such payloads, its first is the first of the other variant,
+/// and so on.
+std::vector<std::vector<std::int32_t>> numbered_arrays(const doc::Plan& plan,
+                                                       std::vector<std::int64_t>& bytes) {
+  using Key = std::vector<std::int64_t>;
+  std::map<Key, std::int32_t> known;
+  std::vector<std::vector<std::int32_t>> numbers;
+  for (const TaskGraph& graph : plan.variants) {
+    std::vector<std::int32_t>& here = numbers.emplace_back();
     std::map<Key, std::int64_t> seen;  // in this variant
-    for (const Payload& payload : graph.payloads) {
-      Key key = key_of(graph, payload, numbers);
+    for (const Payload& p : graph.payloads) {
+      // A payload is listed after the one that it stands for.
+      const std::int64_t of = p.of < 0 ? -1 : here[to_index(p.of)];
+      Key key = {std::int64_t(p.content), std::int64_t(p.dtype), p.elements, p.flags, p.padded, of};
+      key.insert(key.end(), graph.members.begin() + p.begin, graph.members.begin() + p.end);
       key.push_back(seen[key]++);
       const auto [at, is_new] =
-          known_.emplace(std::move(key), static_cast<std::int32_t>(bytes.size()));
-      if (is_new) bytes.push_back(payload.bytes());
-      numbers.push_back(at->second);
-    }
-    return numbers;
-  }
-
-  std::vector<std::int64_t> bytes;
-
- private:
-  using Key = std::vector<std::int64_t>;
-
-  /// A payload is listed after the one that it stands for.
-  static Key key_of(const TaskGraph& graph, const Payload& p,
-                    const std::vector<std::int32_t>& numbers) {
-    Key key = {std::int64_t(p.content),
-               std::int64_t(p.dtype),
-               p.elements,
-               p.flags,
-               p.padded,
-               p.of < 0 ? -1 : numbers[to_index(p.of)]};
-    key.insert(key.end(), graph.members.begin() + p.begin, graph.members.begin() + p.end);
-    return key;
-  }
-
-  std::map<Key, std::int32_t> known_;
-};
-
-class UsesOfVariant {
- public:
-  UsesOfVariant(const doc::Plan& plan, const TaskGraph& graph,
-                const std::vector<std::int32_t>& array_of)
-      : graph_(graph),
-        array_of_(array_of),
-        bucket_of_(plan.gradient_names.size(), -1),
-        is_copied_(plan.gradient_names.size(), false),
-        uses_(graph.tasks.size()) {
-    find_gradients();
-    for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
-      add_own(i);
-      for (const std::uint32_t p : graph.predecessors(i)) add_passed_on(p, i);
+          known.emplace(std::move(key), static_cast<std::int32_t>(bytes.size()));
+      if (is_new) bytes.push_back(p.bytes());
+      here.push_back(at->second);
     }
   }
+  return numbers;
+}
 
-  const std::vector<std::vector<PayloadUse>>& all() const { return uses_; }
+/// The uses of a variant's tasks. `array_of`: by payload.
+std::vector<std::vector<PayloadUse>> uses_of(const doc::Plan& plan, const TaskGraph& graph,
+                                             const std::vector<std::int32_t>& array_of) {
+  // By position: a gradient's bucket, and whether a task copies it there.
+  std::vector<std::int32_t> bucket_of(plan.gradient_names.size(), -1);
+  std::vector<bool> is_copied(bucket_of.size(), false);
+  const auto buckets = graph.buckets();
+  for (std::size_t b = 0; b < buckets.size(); ++b)
+    for (std::int32_t m = buckets[b].begin; m < buckets[b].end; ++m)
+      bucket_of[to_index(graph.members[to_index(m)])] = static_cast<std::int32_t>(b);
+  for (const Task& task : graph.tasks)
+    if (task.kind == TaskKind::copy && task.subject == Subject::gradients)
+      for (std::int32_t p = task.first; p <= task.last; ++p) is_copied[to_index(p)] = true;
 
- private:
-  void find_gradients() {
-    const auto buckets = graph_.buckets();
-    for (std::size_t b = 0; b < buckets.size(); ++b)
-      for (std::int32_t m = buckets[b].begin; m < buckets[b].end; ++m)
-        bucket_of_[to_index(graph_.members[to_index(m)])] = static_cast<std::int32_t>(b);
-    for (const Task& task : graph_.tasks)
-      if (task.kind == TaskKind::copy && task.subject == Subject::gradients)
-        for (std::int32_t p = task.first; p <= task.last; ++p) is_copied_[to_index(p)] = true;
-  }
-
-  void use(std::uint32_t task, std::int32_t payload, bool writes) {
+  std::vector<std::vector<PayloadUse>> uses(graph.tasks.size());
+  const auto use = [&](std::uint32_t task, std::int32_t payload, bool writes) {
     if (payload < 0) return;
-    const std::int32_t array = array_of_[to_index(payload)];
-    for (PayloadUse& known : uses_[task])
-      if (known.array == array) {
-        known.writes = known.writes || writes;
-        return;
-      }
-    uses_[task].push_back({array, writes});
-  }
-
-  /// Adds the uses of the payloads and gradients that a task names.
-  void add_own(std::uint32_t i) {
-    const Task& task = graph_.tasks[i];
+    const std::int32_t array = array_of[to_index(payload)];
+    const auto known = std::ranges::find(uses[task], array, &PayloadUse::array);
+    if (known == uses[task].end())
+      uses[task].push_back({array, writes});
+    else
+      known->writes = known->writes || writes;
+  };
+  const auto is_local = [](const Task& t) {
+    return !is_communication(t.kind) && t.resource != doc::Resource::host;
+  };
+  for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
+    // The payloads and gradients that the task names.
+    const Task& task = graph.tasks[i];
+    const bool moves = is_communication(task.kind);
     if (has_payloads(task)) {
-      const bool moves = is_communication(task.kind);
       for (std::int32_t p = task.first; p <= task.last; ++p)
         use(i, p, moves ? p == task.last : task.kind == TaskKind::decode);
     } else if (task.subject == Subject::gradients) {
       for (std::int32_t p = task.first; p <= task.last; ++p)
         if (task.kind == TaskKind::copy ||
-            (task.kind == TaskKind::backward && !is_copied_[to_index(p)]))
-          use(i, bucket_of_[to_index(p)], true);
+            (task.kind == TaskKind::backward && !is_copied[to_index(p)]))
+          use(i, bucket_of[to_index(p)], true);
+    }
+    // What follows from an edge: the task before writes what this one takes, or this one reads what
+    // the task before leaves.
+    for (const std::uint32_t p : graph.predecessors(i)) {
+      const Task& before = graph.tasks[p];
+      const bool takes = moves || task.kind == TaskKind::encode;
+      if (takes && is_local(before) && has_payloads(task)) use(p, task.first, true);
+      const bool leaves = is_communication(before.kind) || before.kind == TaskKind::decode;
+      if (leaves && is_local(task) && has_payloads(before)) use(i, before.last, false);
     }
   }
-
-  /// Adds the uses that follow from an edge: the task before writes what the task after takes, or
-  /// reads what the task before leaves.
-  void add_passed_on(std::uint32_t from, std::uint32_t to) {
-    const Task &before = graph_.tasks[from], &after = graph_.tasks[to];
-    const auto is_local = [](const Task& t) {
-      return !is_communication(t.kind) && t.resource != doc::Resource::host;
-    };
-    const bool takes = is_communication(after.kind) || after.kind == TaskKind::encode;
-    if (takes && is_local(before) && has_payloads(after)) use(from, after.first, true);
-    const bool leaves = is_communication(before.kind) || before.kind == TaskKind::decode;
-    if (leaves && is_local(after) && has_payloads(before)) use(to, before.last, false);
-  }
-
-  const TaskGraph& graph_;
-  const std::vector<std::int32_t>& array_of_;
-  std::vector<std::int32_t> bucket_of_;  // by position
-  std::vector<bool> is_copied_;          // by position: into its bucket
-  std::vector<std::vector<PayloadUse>> uses_;
-};
+  return uses;
+}
 
 }  // namespace
 
 PayloadUses::PayloadUses(const doc::Plan& plan) {
-  ArrayNumbers numbers;
-  for (const TaskGraph& graph : plan.variants) {
-    const std::vector<std::int32_t> array_of = numbers.of(graph);
-    uses_.push_back(UsesOfVariant(plan, graph, array_of).all());
-  }
-  bytes_ = std::move(numbers.bytes);
+  const auto array_of = numbered_arrays(plan, bytes_);
+  for (std::size_t v = 0; v < plan.variants.size(); ++v)
+    uses_.push_back(uses_of(plan, plan.variants[v], array_of[v]));
 }
 
 LaneStreams::LaneStreams(const doc::Plan& plan, std::int32_t rank)

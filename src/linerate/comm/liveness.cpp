@@ -10,7 +10,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"

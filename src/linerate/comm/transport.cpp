@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
-#include "linerate/comm/communicator.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::comm {

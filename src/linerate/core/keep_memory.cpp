@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 
 #include <climits>  // says which C library this is
-#include <cstdint>
 #include <utility>
 
 #if defined(__GLIBC__)

@@ -19,11 +19,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "linerate/comm/fingerprint.hpp"
-#include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
 
 namespace linerate::exec {
 namespace {

@@ -101,7 +101,7 @@ struct Sampler::State {
     CpuTicks cpu;
   };
 
-  static Reading read(const SamplerOptions& options, const std::vector<std::string>& interfaces) {
+  Reading read() const {
     Reading now;
     for (const std::string& interface : interfaces) {
       const NicBytes one = read_nic(interface, options.roots);
@@ -128,7 +128,7 @@ struct Sampler::State {
       wake.wait_for(lock, stop, options.period, [] { return false; });
       if (stop.stop_requested()) return;
       try {
-        readings.push_back(read(options, interfaces));
+        readings.push_back(read());
       } catch (const std::exception&) {
         return;  // the interface went away: what was sampled so far stays
       }
@@ -145,8 +145,7 @@ Sampler::Sampler(SamplerOptions options) : state_(std::make_unique<State>()) {
   state_->options = std::move(options);
   const SamplerOptions& o = state_->options;
   state_->interfaces = o.interfaces.empty() ? network_interfaces(o.roots) : o.interfaces;
-  state_->readings.push_back(
-      State::read(o, state_->interfaces));  // here, so that a wrong name throws to the caller
+  state_->readings.push_back(state_->read());  // here, so that a wrong name throws to the caller
   state_->thread =
       std::jthread([state = state_.get()](const std::stop_token& stop) { state->loop(stop); });
 }

@@ -15,7 +15,6 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
-#include "linerate/exec/streams/stream_program.hpp"
 
 namespace linerate::exec {
 

@@ -21,6 +21,7 @@
 #include "linerate/explain/causes.hpp"
 #include "linerate/explain/lateness.hpp"
 #include "linerate/explain/program.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {
@@ -31,10 +32,9 @@ namespace {
 std::vector<Span> runs_of_steps(const std::vector<StepSpan>& steps) {
   std::vector<Span> runs;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    const Span step = steps[i].on_device.value_or(steps[i].span);
+    const Span step = steps[i].time();
     if (i == 0 || steps[i].number != steps[i - 1].next_number()) runs.push_back(step);
-    runs.back().start_ns = std::min(runs.back().start_ns, step.start_ns);
-    runs.back().end_ns = std::max(runs.back().end_ns, step.end_ns);
+    runs.back() = hull_of(runs.back(), step);
   }
   return runs;
 }
@@ -130,10 +130,10 @@ class Analysis {
     if (!row.ranks && m.complete) row.ranks = static_cast<int>(m.members.size());
     const RankActivity& owner = job_.ranks[to_index(m.members.front().rank)];
     if (first.step >= 0) row.step = owner.steps[to_index(first.step)].number;
-    row.duration_s = static_cast<double>(longest) * 1e-9;
+    row.duration_s = in_seconds(longest);
     if (const std::int64_t moved = moved_ns(m.members.front()); moved >= 0) {
-      row.transfer_s = static_cast<double>(moved) * 1e-9;
-      row.skew_s = static_cast<double>(longest - moved) * 1e-9;
+      row.transfer_s = in_seconds(moved);
+      row.skew_s = in_seconds(longest - moved);
       if (m.members.size() > 1) row.last_rank = last;
     }
     add_bandwidths(row, bus_bytes);
@@ -291,8 +291,8 @@ class Analysis {
         StepRow& row = rows[steps[i].number];
         busy[steps[i].number].push_back(measure(sets_[r], &windows[i]));
         row.duration_s += steps[i].span.seconds();
-        row.length_s += steps[i].on_device.value_or(steps[i].span).seconds();
-        row.cut |= steps[i].cut || steps[i].partial;
+        row.length_s += steps[i].time().seconds();
+        row.cut |= !steps[i].is_whole();
         row.label = steps[i].label();
         row.marks = std::max(1, static_cast<int>(steps[i].marks.size()));
       }
@@ -320,8 +320,7 @@ class Analysis {
   void measure_marks() {
     std::map<std::int64_t, std::vector<double>> marks;
     for (const RankActivity& r : job_.ranks)
-      for (const auto& [number, ns] : r.marks_ns)
-        marks[number].push_back(static_cast<double>(ns) * 1e-9);
+      for (const auto& [number, ns] : r.marks_ns) marks[number].push_back(in_seconds(ns));
     for (const auto& [number, s] : marks) out_.marks_s.push_back(mean(s));
     if (marks.empty())
       for (const StepRow& s : out_.steps) out_.marks_s.push_back(s.duration_s);
@@ -435,9 +434,7 @@ class Analysis {
       if (c.name.find("nic_sent") == std::string::npos &&
           c.name.find("nic_received") == std::string::npos)
         continue;
-      std::vector<double> values;
-      for (const doc::CounterSample& s : c.samples) values.push_back(s.value);
-      if (!values.empty()) means.push_back(mean(values));
+      if (!c.samples.empty()) means.push_back(mean(mapped(c.samples, &doc::CounterSample::value)));
     }
     if (!means.empty())
       out_.utilisation_step = *std::ranges::max_element(means) / *job_.line_rate_bytes_per_s;

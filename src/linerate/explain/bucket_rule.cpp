@@ -22,6 +22,8 @@
 #include <string_view>
 
 #include "linerate/core/index.hpp"
+#include "linerate/trace/job/by_start.hpp"
+#include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {
@@ -116,9 +118,9 @@ std::optional<DType> wire_of(const std::vector<Exchange>& exchanges, DType gradi
 
 /// Bytes of the gradients that each exchange carries, in the gradients' own type.
 std::vector<std::int64_t> carried(const std::vector<Exchange>& exchanges, DType gradients) {
-  std::vector<std::int64_t> bytes;
-  for (const Exchange& e : exchanges) bytes.push_back(carried_bytes(e.bytes, e.dtype, gradients));
-  return bytes;
+  return mapped(exchanges, [gradients](const Exchange& e) {
+    return carried_bytes(e.bytes, e.dtype, gradients);
+  });
 }
 
 /// As PyTorch calls its hooks.
@@ -158,8 +160,7 @@ struct Trial {
 };
 
 void take_buckets(BucketPlan& plan, const std::vector<Exchange>& buckets) {
-  plan.bytes.clear();
-  for (const Exchange& e : buckets) plan.bytes.push_back(e.bytes);
+  plan.bytes = mapped(buckets, &Exchange::bytes);
 }
 
 /// Tries the rule in one of its orders, with its own limits or others. With `small_last` the small
@@ -282,9 +283,7 @@ std::int64_t total(const std::vector<std::int64_t>& bytes) {
 }
 
 std::vector<std::int64_t> bytes_of(std::span<const GradientRecord> gradients) {
-  std::vector<std::int64_t> bytes;
-  for (const GradientRecord& g : gradients) bytes.push_back(g.elements * size_of(g.dtype));
-  return bytes;
+  return mapped(gradients, bytes_of_gradient);
 }
 
 /// Tries explanations in order, until one fits:

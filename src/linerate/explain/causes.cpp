@@ -12,12 +12,12 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <ranges>
 #include <utility>
 #include <vector>
 
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {
@@ -44,14 +44,11 @@ using Seconds = std::map<std::int64_t, double>;
 double deviation(const std::vector<double>& values) {
   constexpr double kNormal = 1.4826;
   const double middle = median(values);
-  std::vector<double> distances;
-  for (const double v : values) distances.push_back(std::abs(v - middle));
-  return kNormal * median(distances);
+  return kNormal * median(mapped(values, [middle](double v) { return std::abs(v - middle); }));
 }
 
 std::vector<double> values_of(const Seconds& times) {
-  const auto values = times | std::views::values;
-  return {values.begin(), values.end()};
+  return mapped(times, &Seconds::value_type::second);
 }
 
 /// Steps that stand out above the median, each with what it is longer by. None unless they are few.
@@ -70,16 +67,14 @@ Seconds outliers(const Seconds& times, double step_s) {
   return found;
 }
 
-double in_seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
-
 /// The phase in which a step is longest against the medians of its phases; none if it is unknown.
 std::optional<StepPhase> where_longer(const StepTimes& times, std::int64_t number) {
   PhaseTimes longer{};
   for (std::size_t p = 0; p < kPhases; ++p) {
-    std::vector<double> all;
-    for (const auto& [step, own] : times)
-      all.push_back(static_cast<double>(own.of(static_cast<StepPhase>(p))));
-    longer[p] = times.at(number).of(static_cast<StepPhase>(p)) - std::llround(median(all));
+    const auto phase = static_cast<StepPhase>(p);
+    const std::vector<double> all = mapped(
+        times, [phase](const auto& step) { return static_cast<double>(step.second.of(phase)); });
+    longer[p] = times.at(number).of(phase) - std::llround(median(all));
   }
   return largest(longer);
 }
@@ -197,13 +192,12 @@ std::set<std::int64_t> numbers_of_steps(const Job& job, bool of_all) {
   return numbers;
 }
 
-/// `span_of`: the span of a record, which may be one itself.
-void keep_within(auto& records, const Span& window, auto span_of) {
+void keep_within(auto& records, const Span& window) {
   for (auto& record : records) {
-    Span& s = std::invoke(span_of, record);
+    Span& s = span_of(record);
     s = {std::max(s.start_ns, window.start_ns), std::min(s.end_ns, window.end_ns)};
   }
-  std::erase_if(records, [&](auto& record) { return std::invoke(span_of, record).length() <= 0; });
+  std::erase_if(records, [](const auto& record) { return span_of(record).length() <= 0; });
 }
 
 /// Cuts one rank to the steps of `range`, in what a program is made of. Of what ran on the device
@@ -226,11 +220,9 @@ void cut_to(RankActivity& rank, const StepNumbers& range) {
   };
   std::erase_if(rank.compute, began_outside);
   std::erase_if(rank.copies, began_outside);
-  keep_within(rank.phases,
-              {std::min(device.start_ns, host.start_ns), std::max(device.end_ns, host.end_ns)},
-              &PhaseSpan::span);
-  keep_within(rank.calls, host, std::identity());
-  if (rank.pauses) keep_within(*rank.pauses, host, &PhaseSpan::span);
+  keep_within(rank.phases, hull_of(device, host));
+  keep_within(rank.calls, host);
+  if (rank.pauses) keep_within(*rank.pauses, host);
   std::erase_if(rank.communications, [&](const Communication& c) {
     return c.step >= 0 ? c.step < from || c.step >= from + count : began_outside(c.span);
   });
@@ -315,10 +307,9 @@ std::vector<Cause> shared_pauses(const OwnSteps& own, const std::set<std::int64_
     const double least_s = loading ? least_loading_s : least_pause_s;
     std::vector<double> pauses;
     for (const auto& [number, of_ranks] : steps) {
-      std::vector<double> idle;
-      for (const OwnTime* time : of_ranks) idle.push_back(in_seconds(time->idle_in(phase)));
-      if (const double s = lower_median(std::move(idle)); s >= least_s && s > 0)
-        pauses.push_back(s);
+      const double s = lower_median(mapped(
+          of_ranks, [phase](const OwnTime* time) { return in_seconds(time->idle_in(phase)); }));
+      if (s >= least_s && s > 0) pauses.push_back(s);
     }
     if (pauses.empty() || few(pauses.size(), steps.size())) continue;
     causes.push_back({.kind = loading ? CauseKind::data_loading : CauseKind::pause,
@@ -334,8 +325,8 @@ std::vector<double> median_lateness_s(const LateSteps& lateness,
                                       const std::vector<std::int64_t>& steps) {
   std::vector<double> medians;
   for (const auto& by_step : lateness) {
-    std::vector<double> values;
-    for (const auto& [number, step] : by_step) values.push_back(std::max(0.0, in_seconds(step.ns)));
+    std::vector<double> values =
+        mapped(by_step, [](const auto& step) { return std::max(0.0, in_seconds(step.second.ns)); });
     values.resize(std::max(steps.size(), values.size()), 0.0);
     medians.push_back(values.empty() ? 0 : median(values));
   }

@@ -17,6 +17,7 @@
 #include "linerate/core/statistics.hpp"
 #include "linerate/explain/lateness.hpp"
 #include "linerate/explain/program.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {
@@ -42,8 +43,7 @@ std::map<std::int64_t, double> step_lengths_s(const Program& program, const Bord
   std::map<std::int64_t, std::vector<double>> of_ranks;
   for (std::size_t l = 0; l < borders.size(); ++l)
     for (const StepWindow& s : program.lanes[l].steps)
-      of_ranks[s.number].push_back(static_cast<double>(borders[l][s.to] - borders[l][s.from]) *
-                                   1e-9);
+      of_ranks[s.number].push_back(in_seconds(borders[l][s.to] - borders[l][s.from]));
   std::map<std::int64_t, double> lengths;
   for (const auto& [number, seconds] : of_ranks) lengths[number] = mean(seconds);
   return lengths;
@@ -124,12 +124,12 @@ class RemedyGains {
   }
 
  private:
-  /// Translates remedies into what a replay leaves out. A fast network and overlap are switches of
-  /// the replay. Gaps, data stalls and lateness are cuts of own time, point by point.
+  /// Translates remedies into what a replay leaves out. A fast network is a switch of the replay,
+  /// as is overlap (overlapped_share). Gaps, data stalls and lateness are cuts of own time, point
+  /// by point.
   Change change_of(const Removal& removal) const {
     Change change;
     change.instant_network = removal.has(Remedy::infinitely_fast_network);
-    change.nothing_waits = removal.has(Remedy::perfect_overlap);
     change.cuts_ns = no_cuts(program_);
     const bool gaps = removal.has(Remedy::no_host_gaps);
     const bool stalls = removal.has(Remedy::no_data_stalls);
@@ -237,7 +237,7 @@ class RemedyGains {
         if (!left_out_.contains(step)) sum += ns;
       most = std::max(most, sum);
     }
-    return static_cast<double>(most) * 1e-9;
+    return in_seconds(most);
   }
 
   /// What the typical rank takes longer than its step alone; 0: unknown.
@@ -311,8 +311,7 @@ bool has_device(const Job& job) {
 
 /// Median over steps that all ranks have, mean over ranks.
 double median_step_s(const Program& program, const std::set<std::int64_t>& of_some) {
-  Borders recorded;
-  for (const Lane& lane : program.lanes) recorded.push_back(lane.borders_ns);
+  const Borders recorded = mapped(program.lanes, &Lane::borders_ns);
   std::vector<double> steps;
   for (const auto& [number, length_s] : step_lengths_s(program, recorded))
     if (!of_some.contains(number)) steps.push_back(length_s);
@@ -401,8 +400,7 @@ CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool w
   path.of_some_ranks = steps_of_some(job);
   path.no_common_step = path.of_some_ranks.size() == steps.size();
   if (path.no_common_step || !has_device(job)) return path;
-  std::vector<int> ranks;
-  for (const RankActivity& r : job.ranks) ranks.push_back(r.rank);
+  const std::vector<int> ranks = mapped(job.ranks, &RankActivity::rank);
   path.irregular = irregularities(program, ranks);
   const std::set<std::int64_t> cut = cut_steps(job);
   std::erase_if(path.irregular, [&](const Irregularity& i) {

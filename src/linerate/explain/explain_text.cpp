@@ -17,6 +17,7 @@
 #include "linerate/core/text_table.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/explain/explanation.hpp"
+#include "linerate/trace/job/by_start.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -139,7 +140,7 @@ void collectives(std::string& out, const Breakdown& b) {
 }
 
 std::string clock_of(const RankRow& r) {
-  const double s = static_cast<double>(r.clock_offset_ns) * 1e-9;
+  const double s = in_seconds(r.clock_offset_ns);
   return (s < 0 ? "-" : "+") + format_time(std::abs(s));
 }
 
@@ -267,12 +268,10 @@ Json collective_json(const CollectiveRow& c, const Known& known) {
 }
 
 Json rank_json(const RankRow& r, const Known& known) {
-  return {{"rank", if_known(r.rank >= 0, r.rank)},
-          {"source", r.source},
-          {"busy", busy_json(r.whole, known)},
-          {"clock_offset_s", static_cast<double>(r.clock_offset_ns) * 1e-9},
-          {"times_last", or_null(r.times_last)},
-          {"delay_per_step_s", or_null(r.delay_per_step_s)}};
+  return {
+      {"rank", if_known(r.rank >= 0, r.rank)}, {"source", r.source},
+      {"busy", busy_json(r.whole, known)},     {"clock_offset_s", in_seconds(r.clock_offset_ns)},
+      {"times_last", or_null(r.times_last)},   {"delay_per_step_s", or_null(r.delay_per_step_s)}};
 }
 
 Json step_json(const StepRow& s, const Known& known) {
@@ -399,7 +398,7 @@ std::string explain_json(const Breakdown& b, const Verdict& v) {
   j["steps"] = list_of(b.steps, step_json, known);
   j["ranks"] = list_of(b.ranks, rank_json, known);
   j["bucket_plan"] = b.buckets ? buckets_json(*b.buckets) : Json(nullptr);
-  j["clock_residual_s"] = static_cast<double>(b.clock_residual_ns) * 1e-9;
+  j["clock_residual_s"] = in_seconds(b.clock_residual_ns);
   j["notes"] = b.notes;
   j["collectives"] = list_of(b.collectives, collective_json, known);
   return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -52,13 +51,8 @@ FilePart read_one(InputFile& input, const Progress& progress) {
 /// differences stay small then.
 void rebase(Job& job) {
   std::int64_t first = INT64_MAX;
-  const auto see = [&first](const Span& s) { first = std::min(first, s.start_ns); };
-  for (RankActivity& r : job.ranks) {
-    for (const Span& s : r.compute) see(s);
-    for (const Span& s : r.copies) see(s);
-    for (const StepSpan& s : r.steps) see(s.span);
-    for (const Communication& c : r.communications) see(c.span);
-  }
+  for (const RankActivity& r : job.ranks)
+    first = std::min(first, hull_of_all(r.compute, r.copies, r.steps, r.communications).start_ns);
   if (first == INT64_MAX) return;
   for (RankActivity& r : job.ranks) {
     r.stamp_ns += first;
@@ -119,48 +113,30 @@ std::size_t bytes_on_disk(const std::vector<std::filesystem::path>& files) {
 /// A file a thread.
 std::vector<FilePart> read_files(const std::vector<std::filesystem::path>& files,
                                  const LoadOptions& options) {
-  const std::size_t readers =
-      std::min<std::size_t>(std::max(1u, std::thread::hardware_concurrency()), files.size());
+  const std::size_t readers = std::max(1u, std::thread::hardware_concurrency());
   const std::size_t total = bytes_on_disk(files);
   std::mutex mutex;
   std::vector<std::size_t> done(files.size());
-  // Readers call it every few MB, from threads of their own: there they learn that they may stop.
-  const auto progress_of = [&, stop = current_stop()](std::size_t file) -> Progress {
-    return [&, file](std::size_t bytes) {
+  std::vector<FilePart> all(files.size());
+  side_by_side(files.size(), readers, [&](std::size_t file, std::size_t) {
+    // Called every few MB: there a reader learns that it may stop.
+    const auto progress = [&, file](std::size_t bytes) {
       const std::lock_guard lock(mutex);
       done[file] = bytes;
-      if (stop.stop_requested()) throw Stopped();
+      throw_if_stopped();
       if (options.progress)
         options.progress(std::accumulate(done.begin(), done.end(), std::size_t{0}), total);
     };
-  };
-  std::vector<FilePart> all(files.size());
-  std::vector<std::exception_ptr> errors(files.size());
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < files.size(); i = next++) try {
-        InputFile input = InputFile::open(files[i]);
-        all[i] = read_one(input, progress_of(i));
-      } catch (...) {
-        errors[i] = std::current_exception();
-      }
-  };
-  {
-    std::vector<std::jthread> helpers;
-    for (std::size_t i = 1; i < readers; ++i) helpers.emplace_back(work);
-    work();
-  }
-  for (const std::exception_ptr& e : errors)
-    if (e) std::rethrow_exception(e);
+    InputFile input = InputFile::open(files[file]);
+    all[file] = read_one(input, progress);
+  });
   return all;
 }
 
 }  // namespace
 
 Job read_job(std::span<InputFile> inputs) {
-  std::vector<FilePart> files;
-  for (InputFile& input : inputs) files.push_back(read_one(input, {}));
-  return job_of_files(std::move(files));
+  return job_of_files(mapped(inputs, [](InputFile& input) { return read_one(input, {}); }));
 }
 
 Job load_job(const std::vector<std::filesystem::path>& paths, const LoadOptions& options) {
@@ -215,19 +191,27 @@ bool is_raw_trace(const std::filesystem::path& path) {
   return recognise(head).sure && !is_document(Head(head));
 }
 
-ExplainedTimeline load_explained(const std::vector<std::filesystem::path>& traces) {
-  const std::vector<std::filesystem::path> files = input_files(traces).files;
-  Job job = load_job(traces);
+namespace {
+
+/// With its T_1, and the first of its files.
+std::pair<Job, std::filesystem::path> load_with_one_rank(
+    const std::vector<std::filesystem::path>& paths) {
+  Job job = load_job(paths);
   find_one_rank_time(job, std::nullopt);
-  return {timeline_of_job(job, files.front()), explain(job)};
+  return {std::move(job), input_files(paths).files.front()};
+}
+
+}  // namespace
+
+ExplainedTimeline load_explained(const std::vector<std::filesystem::path>& traces) {
+  const auto [job, first] = load_with_one_rank(traces);
+  return {timeline_of_job(job, first), explain(job)};
 }
 
 doc::Timeline load_timeline(const std::vector<std::filesystem::path>& paths) {
   if (paths.size() == 1 && !is_raw_trace(paths.front())) return doc::load_timeline(paths.front());
-  const std::vector<std::filesystem::path> files = input_files(paths).files;
-  Job job = load_job(paths);
-  find_one_rank_time(job, std::nullopt);
-  return timeline_of_job(job, files.front());
+  const auto [job, first] = load_with_one_rank(paths);
+  return timeline_of_job(job, first);
 }
 
 }  // namespace linerate::trace

@@ -243,21 +243,22 @@ class Holder {
   using Key = std::tuple<doc::StepPlace, Alike, int>;
 
   bool counts(const RankActivity& r, std::int32_t step) const {
-    return step >= 0 && !r.steps[to_index(step)].cut && !r.steps[to_index(step)].partial;
+    return step >= 0 && r.steps[to_index(step)].is_whole();
   }
 
   void find_occurrences(std::size_t rank) {
     const RankActivity& r = job_.ranks[rank];
     const std::vector<std::optional<std::int64_t>> backward = backward_starts(rank);
-    std::map<std::pair<std::int32_t, std::pair<doc::StepPlace, Alike>>, int> before;
+    std::map<std::tuple<std::int32_t, doc::StepPlace, Alike>, int> before;
     keys_.emplace_back(r.communications.size());
     for (const std::size_t i : in_order_of_issue(r)) {
       const Communication& c = r.communications[i];
       const SentFor t = purposes_[rank][i];
-      if (t == SentFor::gradients || t == SentFor::elsewhere || !counts(r, c.step)) continue;
-      if (!may_be_held(c.op)) continue;
+      if (t == SentFor::gradients || t == SentFor::elsewhere || !counts(r, c.step) ||
+          !may_be_held(c.op))
+        continue;
       const auto [place, at_s] = place_of(t, alone_.ranks[rank], i, backward[to_index(c.step)]);
-      const Key key{place, alike_of(c), before[{c.step, {place, alike_of(c)}}]++};
+      const Key key{place, alike_of(c), before[{c.step, place, alike_of(c)}]++};
       keys_.back()[i] = key;
       Occurrences& found = found_[key];
       found.steps.resize(job_.ranks.size());
@@ -283,8 +284,8 @@ class Holder {
     if (t == SentFor::update) return {doc::StepPlace::update, 0};
     const Communication& c = r.communications[i];
     const StepSpan& step = r.steps[to_index(c.step)];
-    const std::int64_t start = backward.value_or(step.on_device.value_or(step.span).start_ns);
-    const double since_s = static_cast<double>(asked_ns(c) - start) * 1e-9;
+    const std::int64_t start = backward.value_or(step.time().start_ns);
+    const double since_s = in_seconds(asked_ns(c) - start);
     if (!times_.forward_s || (t == SentFor::backward && since_s >= 0))
       return {doc::StepPlace::backward, std::clamp(since_s, 0.0, times_.backward_s)};
     return {doc::StepPlace::forward,
@@ -298,8 +299,8 @@ class Holder {
     int every = 0;
     for (std::size_t r = 0; r < found.steps.size(); ++r) {
       const auto& steps = found.steps[r];
-      const auto all = static_cast<double>(std::ranges::count_if(
-          job_.ranks[r].steps, [](const StepSpan& s) { return !s.cut && !s.partial; }));
+      const auto all =
+          static_cast<double>(std::ranges::count(job_.ranks[r].steps, true, &StepSpan::is_whole));
       int own = static_cast<double>(steps.size()) >= kOfSteps * all ? 1 : 0;
       if (own == 0 && steps.size() > 1) own = static_cast<int>(steps[1] - steps[0]);
       for (std::size_t i = 1; i < steps.size() && own > 1; ++i)
@@ -334,7 +335,7 @@ class Holder {
       const RankActivity& r = job_.ranks[rank];
       const SpanSet work = at_work(r, !job_.cpu_device);
       std::vector<Span> in, out;
-      for (const StepSpan& s : r.steps) steps += !s.cut && !s.partial ? 1 : 0;
+      steps += static_cast<double>(std::ranges::count(r.steps, true, &StepSpan::is_whole));
       for (std::size_t i = 0; i < r.communications.size(); ++i) {
         const Communication& c = r.communications[i];
         if (purposes_[rank][i] == SentFor::gradients || !counts(r, c.step)) continue;
@@ -365,10 +366,9 @@ class Holder {
 
 std::vector<std::vector<SentFor>> purposes_of(const Job& job) {
   if (job.strategy.empty()) return PurposeFinder(job).find();
-  std::vector<std::vector<SentFor>> all;
-  for (const RankActivity& r : job.ranks)
-    all.emplace_back(r.communications.size(), SentFor::gradients);
-  return all;
+  return mapped(job.ranks, [](const RankActivity& r) {
+    return std::vector(r.communications.size(), SentFor::gradients);
+  });
 }
 
 bool backward_waits(const std::vector<std::vector<SentFor>>& purposes) {

@@ -143,6 +143,10 @@ struct StepSpan {
   /// That it consists of, by number; empty: it is one.
   std::vector<StepSpan> marks = {};
 
+  /// On the device if that is known, else the host's mark.
+  Span time() const { return on_device.value_or(span); }
+  /// Whether all of it was recorded.
+  bool is_whole() const { return !cut && !partial; }
   /// Of the step that follows it.
   std::int64_t next_number() const { return (marks.empty() ? number : marks.back().number) + 1; }
   /// "5", or "5-8" of several marks.

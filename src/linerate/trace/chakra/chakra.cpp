@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <any>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,7 +37,7 @@ struct ChakraTrace {
 };
 
 /// {"1": [0, 1], ...}: ranks by pg_name.
-using ChakraGroups = std::map<std::string, std::vector<std::int64_t>>;
+using ChakraGroups = std::vector<ConfiguredGroup>;
 
 /// Reads protobuf's wire format, by hand, because a trace needs a few fields only. Every read is
 /// checked. After a bad one ok() is false for good, and reads give 0 or nothing, so that a caller
@@ -254,8 +253,8 @@ class Builder {
     add_note(trace_.notes, rank.source,
              "no node has a start, so overlap and busy times are unknown. {} kernels take {} one "
              "after the other, {} communications {}",
-             rank.compute.size(), format_time(static_cast<double>(compute) * 1e-9),
-             rank.communications.size(), format_time(static_cast<double>(communication) * 1e-9));
+             rank.compute.size(), format_time(in_seconds(compute)), rank.communications.size(),
+             format_time(in_seconds(communication)));
   }
 
   /// "<prefix>.3.et", else as in any trace's name.
@@ -401,9 +400,10 @@ std::int64_t total_of(std::int64_t part, int ranks) {
 }
 
 /// Members and totals of a rank's communications; returns how many parts stay parts.
-std::size_t place(ChakraTrace& t, const std::vector<ConfiguredGroup>& known, Job& job) {
-  std::vector<GroupRecord> records;
-  for (const std::string& name : t.group_names) records.push_back({.name = name, .ranks = {}});
+std::size_t place(ChakraTrace& t, const ChakraGroups& known, Job& job) {
+  const auto records = mapped(t.group_names, [](const std::string& name) {
+    return GroupRecord{.name = name, .ranks = {}};
+  });
   const std::vector<ResolvedGroup> resolved = resolve_groups(records, known, job.world_size);
   std::size_t parts = 0;
   for (Communication& c : t.rank.communications) {
@@ -428,7 +428,7 @@ std::any read_chakra_groups(PaddedText text, const std::string& name, const Prog
   ChakraGroups groups;
   for (const auto& [key, value] : root) {
     simdjson::dom::array list;
-    std::vector<std::int64_t>& ranks = groups[std::string(key)];
+    std::vector<std::int64_t> ranks;
     bool whole = value.get(list) == simdjson::SUCCESS;
     if (whole)
       for (const simdjson::dom::element& e : list) {
@@ -439,6 +439,8 @@ std::any read_chakra_groups(PaddedText text, const std::string& name, const Prog
     if (!whole)
       throw InputError(name, fmt::format("/{}: expected a list of ranks, found {}", key,
                                          simdjson::minify(value).substr(0, 60)));
+    const auto size = static_cast<int>(ranks.size());
+    groups.push_back({.name = std::string(key), .size = size, .ranks = std::move(ranks)});
   }
   return groups;
 }
@@ -447,17 +449,14 @@ Job join_chakra(std::vector<ChakraTrace> traces, const ChakraGroups& groups) {
   Job job;
   job.has_durations = false;
   bool unknown = false;  // of a rank, when anything began
-  std::vector<ConfiguredGroup> known;
-  for (const auto& [name, ranks] : groups) {
-    known.push_back({.name = name, .size = static_cast<int>(ranks.size()), .ranks = ranks});
-    for (const std::int64_t r : ranks)
+  for (const ConfiguredGroup& group : groups)
+    for (const std::int64_t r : group.ranks)
       job.world_size = std::max(job.world_size, static_cast<int>(r) + 1);
-  }
   for (ChakraTrace& t : traces) {
     job.has_durations = job.has_durations || t.has_durations;
     unknown = unknown || (t.has_durations && !t.has_starts);
     job.notes.insert(job.notes.end(), t.notes.begin(), t.notes.end());
-    if (const std::size_t parts = place(t, known, job); parts > 0)
+    if (const std::size_t parts = place(t, groups, job); parts > 0)
       add_note(job.notes, t.rank.source,
                "{} all-gathers state the part of one rank, and the group's size is in another "
                "file, so their total bytes are unknown; give the JSON of process groups too",
@@ -479,7 +478,7 @@ Job join_files(std::vector<FilePart> parts) {
   ChakraGroups groups;
   for (FilePart& part : parts)
     if (auto* some = std::any_cast<ChakraGroups>(&part.content)) {
-      groups.merge(*some);
+      groups.insert(groups.end(), some->begin(), some->end());
     } else {
       const auto& trace = traces.emplace_back(std::any_cast<ChakraTrace>(std::move(part.content)));
       ranks.push_back({trace.rank.rank, trace.rank.source});

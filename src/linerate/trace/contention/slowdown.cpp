@@ -39,12 +39,6 @@ struct Comparisons {
   double worth() const { return squares > 0 ? weight * weight / squares : 0; }
 };
 
-double median_of(const std::vector<Repetition>& all, double Repetition::*what) {
-  std::vector<double> values;
-  for (const Repetition& r : all) values.push_back(r.*what);
-  return median(values);
-}
-
 /// Adds the comparisons of one kind. Those alone may have been touched a little. Their median touch
 /// is subtracted from that of the others, so that a comparison is over the difference.
 void compare(std::span<const Repetition> kind, Comparisons& out) {
@@ -55,10 +49,10 @@ void compare(std::span<const Repetition> kind, Comparisons& out) {
     if (r.beside_s >= kBeside * r.seconds) beside.push_back(r);
   }
   if (alone.empty() || beside.empty()) return;
-  const double base = median_of(alone, &Repetition::seconds);
-  const double touched = median_of(alone, &Repetition::beside_s);
+  const double base = median(mapped(alone, &Repetition::seconds));
+  const double touched = median(mapped(alone, &Repetition::beside_s));
   // Weighted by what is typical of the kind: a stalled repetition counts no more than another one.
-  const double weight = median_of(beside, &Repetition::beside_s) - touched;
+  const double weight = median(mapped(beside, &Repetition::beside_s)) - touched;
   if (weight <= 0) return;
   for (const Repetition& r : beside)
     if (const double more = r.beside_s - touched; more > 0)
@@ -145,10 +139,24 @@ class LengthBefore {
 
 }  // namespace
 
+namespace {
+
+/// Kernels and copies.
+SpanSet device_work(const RankActivity& rank) {
+  return union_of(union_of(rank.compute), union_of(rank.copies));
+}
+
+/// Computation, copies and communication.
+SpanSet busy_of(const RankActivity& rank) {
+  return union_of(device_work(rank), communication_times(rank));
+}
+
+}  // namespace
+
 SpanSet at_work(const RankActivity& rank, bool on_device) {
   if (!on_device) return union_of(rank.compute);
   SpanSet work;
-  for (const Span& s : union_of(union_of(rank.compute), union_of(rank.copies)))
+  for (const Span& s : device_work(rank))
     if (!work.empty() && s.start_ns - work.back().end_ns < kBetweenKernelsNs)
       work.back().end_ns = s.end_ns;
     else
@@ -157,42 +165,29 @@ SpanSet at_work(const RankActivity& rank, bool on_device) {
 }
 
 std::vector<SpanSet> exposed_communication_of(const Job& job) {
-  std::vector<SpanSet> all;
-  for (const RankActivity& rank : job.ranks)
-    all.push_back(difference_of(communication_times(rank), at_work(rank, !job.cpu_device)));
-  return all;
+  return mapped(job.ranks, [&job](const RankActivity& rank) {
+    return difference_of(communication_times(rank), at_work(rank, !job.cpu_device));
+  });
 }
 
 std::vector<SpanSet> between_kernels(const Job& job) {
-  std::vector<SpanSet> all;
-  for (const RankActivity& rank : job.ranks)
-    all.push_back(difference_of(at_work(rank, !job.cpu_device),
-                                union_of(union_of(rank.compute), union_of(rank.copies))));
-  return all;
+  return mapped(job.ranks, [&job](const RankActivity& rank) {
+    return difference_of(at_work(rank, !job.cpu_device), device_work(rank));
+  });
 }
 
 namespace {
-
-/// Computation, copies and communication.
-SpanSet busy_of(const RankActivity& rank) {
-  return union_of(union_of(union_of(rank.compute), union_of(rank.copies)),
-                  communication_times(rank));
-}
 
 /// By rank: when its device had nothing to do for 10 us or more while `of_host` (from the spans of
 /// its operators) went on. None if the CPU is the device, or if the host is unknown.
 template <typename OfHost>
 std::vector<SpanSet> idle_during(const Job& job, const OfHost& of_host) {
-  std::vector<SpanSet> all(job.ranks.size());
-  if (job.cpu_device) return all;
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    const RankActivity& rank = job.ranks[r];
-    if (rank.steps.empty() || rank.host.empty()) continue;
+  return mapped(job.ranks, [&](const RankActivity& rank) {
+    if (job.cpu_device || rank.steps.empty() || rank.host.empty()) return SpanSet();
     SpanSet idle = difference_of(union_of(windows_of_steps(rank)), busy_of(rank));
     std::erase_if(idle, [](const Span& s) { return s.length() < kBetweenKernelsNs; });
-    all[r] = intersection_of(idle, of_host(union_of(rank.host)));
-  }
-  return all;
+    return intersection_of(idle, of_host(union_of(rank.host)));
+  });
 }
 
 }  // namespace
@@ -233,17 +228,14 @@ std::int64_t most_sent(const RankActivity& rank) {
 }  // namespace
 
 std::vector<SpanSet> hook_times(const Job& job) {
-  std::vector<SpanSet> all(job.ranks.size());
-  if (!job.sharding.empty()) return all;  // what it sums is not what backward made
   const auto dense = static_cast<double>(dense_bytes(job));
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    const RankActivity& rank = job.ranks[r];
+  return mapped(job.ranks, [&](const RankActivity& rank) {
+    if (!job.sharding.empty()) return SpanSet();  // what it sums is not what backward made
     const auto sent = static_cast<double>(most_sent(rank));
-    if (sent == 0 || sent > kHookSendsLess * dense) continue;
-    all[r] = union_of(union_of(rank.exchange_work),
-                      difference_of(union_of(rank.exchange_calls), busy_of(rank)));
-  }
-  return all;
+    if (sent == 0 || sent > kHookSendsLess * dense) return SpanSet();
+    return union_of(union_of(rank.exchange_work),
+                    difference_of(union_of(rank.exchange_calls), busy_of(rank)));
+  });
 }
 
 Job without(Job job, const std::vector<LeftOut>& all) {
@@ -418,8 +410,7 @@ Overlap overlap_of(const Job& job) {
     const double beside_s = seconds_of(union_of(std::move(computed)));
     out.collective_beside_s[k] = beside_s;
     const Communication& c = communication_of(job, first);
-    if (c.bytes > 0)
-      out.communication.push_back({kind_of(c), static_cast<double>(moved_ns) * 1e-9, beside_s});
+    if (c.bytes > 0) out.communication.push_back({kind_of(c), in_seconds(moved_ns), beside_s});
   }
   return out;
 }

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,15 +23,28 @@ void add_note(std::vector<std::string>& notes, const std::string& file,
   notes.push_back(file + ": " + fmt::format(text, std::forward<Values>(values)...));
 }
 
-/// When a span, a record with a span, or what a pointer points to starts: a projection.
-inline constexpr auto start_of = [](const auto& record) -> std::int64_t {
+/// What `of` (a function or a member) says of each of `all`.
+template <typename Range, typename Of>
+auto mapped(Range&& all, const Of& of) {
+  std::vector<std::decay_t<std::invoke_result_t<const Of&, decltype(*std::begin(all))>>> values;
+  for (auto&& item : all) values.push_back(std::invoke(of, item));
+  return values;
+}
+
+/// Nanoseconds in seconds.
+inline double in_seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+/// A span, that of a record, or that of what a pointer points to.
+inline constexpr auto span_of = [](auto& record) -> auto& {
   if constexpr (requires { record->span; })
-    return record->span.start_ns;
+    return record->span;
   else if constexpr (requires { record.span; })
-    return record.span.start_ns;
+    return record.span;
   else
-    return record.start_ns;
+    return record;
 };
+/// When it starts: a projection.
+inline constexpr auto start_of = [](const auto& record) { return span_of(record).start_ns; };
 
 /// Of `all`, which are by start, the last that has begun at `time`. Null: none has.
 template <typename T>
@@ -43,11 +58,21 @@ inline Span hull_of(const Span& a, const Span& b) {
   return {std::min(a.start_ns, b.start_ns), std::max(a.end_ns, b.end_ns)};
 }
 
+/// From the first start to the last end of the records in all of the lists. Without any it ends
+/// before it starts.
+template <typename... Lists>
+Span hull_of_all(const Lists&... lists) {
+  Span all{INT64_MAX, INT64_MIN};
+  const auto see = [&all](const auto& list) {
+    for (const auto& record : list) all = hull_of(all, span_of(record));
+  };
+  (see(lists), ...);
+  return all;
+}
+
 /// When a rank communicated.
 inline SpanSet communication_times(const RankActivity& rank) {
-  std::vector<Span> spans;
-  for (const Communication& c : rank.communications) spans.push_back(c.span);
-  return union_of(std::move(spans));
+  return union_of(mapped(rank.communications, span_of));
 }
 
 /// Where this number stands among steps, which are by number; -1: there is none.

@@ -94,11 +94,13 @@ int rank_in_name(std::string_view path);
 /// and flags are none.
 inline constexpr double kHookSendsLess = 0.9;
 
+inline std::int64_t bytes_of_gradient(const GradientRecord& g) {
+  return g.elements * static_cast<std::int64_t>(size_of(g.dtype));
+}
 /// Of one backward pass, as the gradients of the job are; 0: unknown.
 inline std::int64_t dense_bytes(const Job& job) {
   std::int64_t bytes = 0;
-  for (const GradientRecord& g : job.gradients)
-    bytes += g.elements * static_cast<std::int64_t>(size_of(g.dtype));
+  for (const GradientRecord& g : job.gradients) bytes += bytes_of_gradient(g);
   return bytes;
 }
 

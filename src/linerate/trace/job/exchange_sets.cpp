@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <vector>
 
 #include "linerate/core/index.hpp"
@@ -39,13 +41,12 @@ std::vector<std::optional<GradientRange>> gradients_of_exchanges(const Job& job,
                                                                  const RankActivity& rank) {
   std::vector<std::optional<GradientRange>> ranges(rank.communications.size());
   if (job.gradients.empty()) return ranges;
-  std::vector<std::int64_t> gradients;
-  for (const GradientRecord& g : job.gradients) gradients.push_back(g.elements * size_of(g.dtype));
+  const std::vector<std::int64_t> gradients = mapped(job.gradients, bytes_of_gradient);
   for (const auto& [step, positions] : all_reduces_by_step(rank)) {
-    std::vector<std::int64_t> bytes;
-    for (const std::size_t i : positions)
-      bytes.push_back(carried_bytes(rank.communications[i].bytes, rank.communications[i].dtype,
-                                    job.gradients.front().dtype));
+    const std::vector<std::int64_t> bytes = mapped(positions, [&](std::size_t i) {
+      const Communication& c = rank.communications[i];
+      return carried_bytes(c.bytes, c.dtype, job.gradients.front().dtype);
+    });
     std::vector<std::size_t> kept;
     if (!limits_of(gradients, bytes, kept)) continue;
     std::int32_t next = 0;
@@ -148,16 +149,13 @@ namespace {
 
 /// What a job sent inside its steps, in bytes and number, by operation.
 struct Sent {
-  std::map<CommOp, std::int64_t> bytes, times;
+  std::array<std::int64_t, kCommOpNames.size()> bytes{}, times{};
   std::int64_t summed_in_forward = 0;  // bytes of all-reduces
   std::int64_t summed_in_part = 0;     // bytes of all-reduces over fewer ranks than the job has
   int part = -1;                       // of so many ranks
 
-  bool any(CommOp op) const { return times.contains(op); }
-  std::int64_t of(CommOp op) const {
-    const auto found = bytes.find(op);
-    return found == bytes.end() ? 0 : found->second;
-  }
+  bool any(CommOp op) const { return times[to_index(op)] > 0; }
+  std::int64_t of(CommOp op) const { return bytes[to_index(op)]; }
 };
 
 /// Whether the communication was asked for during a forward pass, by the phase one ns before.
@@ -179,9 +177,9 @@ Sent sent_in_steps(const Job& job) {
   for (const RankActivity& r : job.ranks)
     for (const Communication& c : r.communications) {
       if (c.step < 0 || c.group_size == 1) continue;
-      ++sent.times[c.op];
+      ++sent.times[to_index(c.op)];
       const std::int64_t bytes = std::clamp<std::int64_t>(c.bytes, 0, std::int64_t{1} << 40);
-      sent.bytes[c.op] += bytes;
+      sent.bytes[to_index(c.op)] += bytes;
       if (c.op == CommOp::all_reduce && asked_in_forward(r, c)) sent.summed_in_forward += bytes;
       if (c.op != CommOp::all_reduce || c.group_size < 1 || c.group_size >= job.world_size)
         continue;
@@ -196,11 +194,10 @@ Sent sent_in_steps(const Job& job) {
 /// unknown, most of what is summed must be summed after forward.
 bool sums_whole_gradients(const Job& job, const Sent& sent) {
   constexpr double kWhole = 0.9;
-  const bool parts = std::ranges::any_of(sent.times, [](const auto& times) {
-    return times.first != CommOp::all_reduce && times.first != CommOp::broadcast &&
-           times.first != CommOp::barrier;
-  });
-  if (parts || !sent.any(CommOp::all_reduce) || sent.summed_in_part > 0) return false;
+  auto parts = std::accumulate(sent.times.begin(), sent.times.end(), std::int64_t{0});
+  for (const CommOp whole : {CommOp::all_reduce, CommOp::broadcast, CommOp::barrier})
+    parts -= sent.times[to_index(whole)];
+  if (parts > 0 || !sent.any(CommOp::all_reduce) || sent.summed_in_part > 0) return false;
   const std::int64_t summed = sent.of(CommOp::all_reduce);
   if (job.gradients.empty()) return 2 * sent.summed_in_forward <= summed;
   std::size_t steps = 0;

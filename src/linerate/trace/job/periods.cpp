@@ -116,8 +116,7 @@ std::vector<std::int64_t> exchanged_by_step(const RankActivity& rank) {
 /// recorded, they exchange more than a tenth of what any mark does, so that a loss does not count.
 /// All marks end one if neither is in the trace.
 std::vector<bool> closing_marks(const RankActivity& rank) {
-  std::vector<bool> closes;
-  for (const StepSpan& s : rank.steps) closes.push_back(s.updates);
+  std::vector<bool> closes = mapped(rank.steps, &StepSpan::updates);
   if (std::ranges::find(closes, true) != closes.end()) return closes;
   const std::vector<std::int64_t> bytes = exchanged_by_step(rank);
   const std::int64_t most = bytes.empty() ? 0 : *std::ranges::max_element(bytes);
@@ -191,8 +190,6 @@ void join_marks(Job& job) {
 
 namespace {
 
-double seconds_of_step(const StepSpan& s) { return s.on_device.value_or(s.span).seconds(); }
-
 /// By step of a rank: a number that is equal for steps that are alike; 0: may be like any.
 using Kinds = std::vector<std::uint64_t>;
 
@@ -202,9 +199,8 @@ Kinds kinds_of(const std::vector<StepSpan>& steps, const std::vector<T>& values)
   std::map<T, std::uint64_t> numbers;
   Kinds kinds;
   for (std::size_t i = 0; i < steps.size(); ++i)
-    kinds.push_back(steps[i].cut || steps[i].partial
-                        ? 0
-                        : numbers.try_emplace(values[i], numbers.size() + 1).first->second);
+    kinds.push_back(
+        steps[i].is_whole() ? numbers.try_emplace(values[i], numbers.size() + 1).first->second : 0);
   return kinds;
 }
 
@@ -244,7 +240,7 @@ std::vector<std::vector<double>> seconds_by_place(const std::vector<StepSpan>& s
                                                   std::size_t length) {
   std::vector<std::vector<double>> places(length);
   for (const StepSpan& s : steps)
-    if (!s.cut && !s.partial) places[place_in(s, length)].push_back(seconds_of_step(s));
+    if (s.is_whole()) places[place_in(s, length)].push_back(s.time().seconds());
   return places;
 }
 
@@ -350,9 +346,8 @@ std::optional<Job> in_periods(const Job& job) {
       "T_1 and T_n are their parts for one step. Steps outside whole periods are left out",
       length));
   for (RankActivity& r : joined.ranks) {
-    std::vector<bool> closes;
-    for (const StepSpan& s : r.steps) closes.push_back(place_in(s, length) == last);
-    const std::vector<Group> groups = groups_of(r, length, closes);
+    const std::vector<Group> groups = groups_of(
+        r, length, mapped(r.steps, [&](const StepSpan& s) { return place_in(s, length) == last; }));
     if (groups.empty() && !r.steps.empty()) return std::nullopt;
     regroup(r, groups);
   }
@@ -366,13 +361,7 @@ std::optional<Job> in_periods(const Job& job) {
 namespace {
 
 Span recorded_span(const RankActivity& r) {
-  Span all{INT64_MAX, INT64_MIN};
-  const auto see = [&all](const Span& s) { all = hull_of(all, s); };
-  for (const Span& s : r.compute) see(s);
-  for (const Span& s : r.host) see(s);
-  for (const StepSpan& s : r.steps) see(s.span);
-  for (const Communication& c : r.communications) see(c.span);
-  return all;
+  return hull_of_all(r.compute, r.host, r.steps, r.communications);
 }
 
 /// Renumbers steps if the cycle before already used their numbers. After steps 0 to 2 come 4 to 6:
@@ -478,19 +467,16 @@ int passes_to_an_update(const Job& job) {
 using Signature = std::vector<std::tuple<std::int64_t, DType, int, std::int64_t, int>>;
 
 Signature signature_of(const std::vector<GradientRecord>& gradients) {
-  Signature s;
-  for (const GradientRecord& g : gradients)
-    s.emplace_back(g.elements, g.dtype, g.layer, g.rows, g.turn);
-  return s;
+  return mapped(gradients, [](const GradientRecord& g) {
+    return std::tuple(g.elements, g.dtype, g.layer, g.rows, g.turn);
+  });
 }
 
 /// The last pass of each step: the one whose gradients are exchanged while it goes on.
 std::vector<const BackwardPass*> last_passes(const RankActivity& rank) {
   std::map<std::int32_t, const BackwardPass*> last;
   for (const BackwardPass& p : rank.passes) last[p.step] = &p;
-  std::vector<const BackwardPass*> passes;
-  for (const auto& [step, pass] : last) passes.push_back(pass);
-  return passes;
+  return mapped(last, [](const auto& of_step) { return of_step.second; });
 }
 
 /// The median of `time_of(pass)` over each rank's passes, typical of the ranks, in ns.
@@ -498,9 +484,9 @@ std::int64_t typical(const std::vector<std::vector<const BackwardPass*>>& ranks,
                      const auto& time_of) {
   std::vector<double> medians;
   for (const std::vector<const BackwardPass*>& passes : ranks) {
-    std::vector<double> times;
-    for (const BackwardPass* p : passes) times.push_back(static_cast<double>(time_of(*p)));
-    if (!times.empty()) medians.push_back(median(times));
+    if (passes.empty()) continue;
+    medians.push_back(median(
+        mapped(passes, [&](const BackwardPass* p) { return static_cast<double>(time_of(*p)); })));
   }
   return std::llround(typical_of_ranks(std::move(medians)));
 }

@@ -63,9 +63,7 @@ void add_phases(RankActivity& rank, std::vector<PhaseSpan> work) {
   const bool known =
       std::ranges::any_of(work, [](const PhaseSpan& p) { return p.phase != StepPhase::unknown; });
   if (!known) return;
-  std::vector<std::int64_t> step_starts;
-  for (const StepSpan& s : rank.steps) step_starts.push_back(s.span.start_ns);
-  rank.phases = with_pauses(std::move(work), step_starts);
+  rank.phases = with_pauses(std::move(work), mapped(rank.steps, start_of));
 }
 
 /// A number that is equal for the same work in different steps. Coders on a lane of their own get
@@ -95,7 +93,7 @@ struct Numbered {
 class StepOf {
  public:
   explicit StepOf(const RankActivity& r) : steps_(r.steps) {
-    for (StepSpan& s : steps_) s.span = s.on_device.value_or(s.span);
+    for (StepSpan& s : steps_) s.span = s.time();
     std::ranges::sort(steps_, {}, start_of);
   }
   std::int32_t time(std::int64_t ns) const {
@@ -293,7 +291,7 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
     const RankActivity& r = job.ranks[i];
     const std::int32_t rank = r.rank >= 0 ? r.rank : static_cast<std::int32_t>(i);
     for (const StepSpan& s : r.steps) {
-      const Span span = s.on_device.value_or(s.span);
+      const Span span = s.time();
       t.steps.push_back({.rank = rank,
                          .index = static_cast<std::int32_t>(s.number),
                          .start_ns = span.start_ns,
@@ -316,7 +314,7 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
     for (const BackwardPass* pass : exchanging_passes(job, r)) {
       const StepSpan& step = r.steps[to_index(pass->step)];
       const auto at = static_cast<std::int32_t>(step.number);
-      const std::int64_t begin = step.on_device.value_or(step.span).start_ns;
+      const std::int64_t begin = step.time().start_ns;
       doc::Event& forward = add(doc::TaskKind::forward, doc::Resource::compute,
                                 {std::min(begin, pass->span.start_ns), pass->span.start_ns});
       forward.step = at;

@@ -20,6 +20,7 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/doc/scaling_factor.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {
@@ -31,11 +32,11 @@ std::vector<bool> where_all_meet(const Program& p) {
   std::vector<std::size_t> waits(p.collectives.size(), 0);
   for (const Lane& lane : p.lanes)
     for (const Point& point : lane.points)
-      if (point.kind == PointKind::wait) ++waits[to_index(point.of.collective)];
+      if (point.kind == PointKind::wait) ++waits[lane.collective_of(point)];
   std::vector<bool> met(p.collectives.size());
   for (std::size_t c = 0; c < met.size(); ++c)
-    met[c] = p.collectives[c].joint && p.collectives[c].parts.size() > 1 &&
-             waits[c] == p.collectives[c].parts.size();
+    met[c] = p.collectives[c].joint && p.collectives[c].members.size() > 1 &&
+             waits[c] == p.collectives[c].members.size();
   return met;
 }
 
@@ -47,7 +48,7 @@ std::vector<bool> where_all_begin(const Program& p, const std::vector<bool>& met
     bool waited = false;
     for (const Point& point : lane.points) {
       if (point.kind == PointKind::border) continue;
-      const auto c = to_index(point.of.collective);
+      const std::size_t c = lane.collective_of(point);
       if (point.kind == PointKind::wait) {
         waited |= met[c];
       } else if (p.collectives[c].joint) {
@@ -57,7 +58,8 @@ std::vector<bool> where_all_begin(const Program& p, const std::vector<bool>& met
     }
   }
   std::vector<bool> all(begins.size());
-  for (std::size_t c = 0; c < all.size(); ++c) all[c] = begins[c] == p.collectives[c].parts.size();
+  for (std::size_t c = 0; c < all.size(); ++c)
+    all[c] = begins[c] == p.collectives[c].members.size();
   return all;
 }
 
@@ -93,7 +95,7 @@ class Lateness {
       for (const Stretch& s : stretches_[lane]) {
         const auto [other, ns] = behind_of(lane, s, false, own_times);
         if (!other) continue;
-        Late& late = found[lane][program_.step_of[to_index(s.collective)]];
+        Late& late = found[lane][program_.collectives[to_index(s.collective)].step];
         late.ns += ns;
         add_phases(late, lane, s, 1);
         add_phases(late, *other, *stretch_of(*other, s.collective), -1);
@@ -213,15 +215,16 @@ class Lateness {
     };
     for (std::size_t i = 0; i < points.size(); ++i) {
       if (points[i].kind == PointKind::border) continue;
-      const std::int32_t c = points[i].of.collective;
+      const std::size_t at = program_.lanes[lane].collective_of(points[i]);
+      const auto c = static_cast<std::int32_t>(at);
       if (points[i].kind == PointKind::wait) {
-        if (!met[to_index(c)]) continue;
+        if (!met[at]) continue;
         if (open.collective < 0) open.collective = c;
         behind_wait = behind_last = i + 1;
         continue;
       }
-      if (!program_.collectives[to_index(c)].joint) continue;
-      if (behind_wait > 0 && begins[to_index(c)]) close();
+      if (!program_.collectives[at].joint) continue;
+      if (behind_wait > 0 && begins[at]) close();
       if (open.collective < 0) open.collective = c;
       open.pieces.push_back({.collective = c, .first = first, .last = i});
       first = i + 1;
@@ -263,8 +266,8 @@ class Lateness {
   Behind behind_of(std::size_t lane, const Stretch& own, bool first,
                    const Totals& own_times) const {
     std::vector<std::pair<std::int64_t, std::size_t>> others;  // own time, lane
-    for (const Part& part : program_.collectives[to_index(own.collective)].parts) {
-      const auto l = to_index(part.lane);
+    for (const Member& m : program_.collectives[to_index(own.collective)].members) {
+      const auto l = to_index(m.rank);
       if (l == lane) continue;
       const Stretch* other = stretch_of(l, own.collective);
       // Another number of points: another program, and nothing to compare.
@@ -399,9 +402,8 @@ Span through_doubles(const Span& s, std::int64_t stamp_ns) {
 }  // namespace
 
 Cuts no_cuts(const Program& program) {
-  Cuts cuts;
-  for (const Lane& lane : program.lanes) cuts.emplace_back(lane.points.size(), 0);
-  return cuts;
+  return mapped(program.lanes,
+                [](const Lane& lane) { return std::vector<std::int64_t>(lane.points.size()); });
 }
 
 LateSteps late_stretches(const Program& program) { return Lateness(program).all(); }
@@ -454,11 +456,8 @@ Busy mean_of(const std::vector<Busy>& all) {
 
 Busy over_ranks(const std::vector<Busy>& all) {
   Busy m = mean_of(all);
-  for (double Busy::*f : {&Busy::idle_s, &Busy::loading_idle_s}) {
-    std::vector<double> values;
-    for (const Busy& b : all) values.push_back(b.*f);
-    if (!values.empty()) m.*f = lower_median(std::move(values));
-  }
+  for (double Busy::*f : {&Busy::idle_s, &Busy::loading_idle_s})
+    if (!all.empty()) m.*f = lower_median(mapped(all, f));
   return m;
 }
 
@@ -473,12 +472,12 @@ Busy& operator*=(Busy& busy, double factor) {
 }
 
 Busy measure_as_doubles(const RankActivity& rank) {
-  std::vector<Span> compute, communication;
-  for (const Span& s : rank.compute) compute.push_back(through_doubles(s, rank.stamp_ns));
-  for (const Communication& c : rank.communications)
-    communication.push_back(through_doubles(c.span, rank.stamp_ns));
-  return measure({.compute = union_of(std::move(compute)),
-                  .communication = union_of(std::move(communication))},
+  const auto set_of = [&rank](const auto& records) {
+    return union_of(mapped(records, [&rank](const auto& record) {
+      return through_doubles(span_of(record), rank.stamp_ns);
+    }));
+  };
+  return measure({.compute = set_of(rank.compute), .communication = set_of(rank.communications)},
                  nullptr);
 }
 

@@ -200,10 +200,12 @@ void align_clocks(const Job& job, MatchResult& result) {
 struct PartState {
   std::int64_t issued_ns = 0, end_ns = 0;
   bool issued = false, done = false;
+  std::vector<std::int32_t> held;  // collectives with a part that must wait for its end
 };
 
 /// Where a lane stands: its clock, and the position `at` of the next point to pass.
 struct LaneState {
+  std::vector<PartState> parts;
   std::int64_t clock_ns = 0;
   std::int64_t wait_from_ns = 0, wait_to_ns = 0;  // the last wait
   std::size_t at = 0;
@@ -213,13 +215,12 @@ struct LaneState {
 class Replay {
  public:
   Replay(const Program& program, const Change& change) : p_(program), change_(change) {
-    for (const ProgramCollective& c : p_.collectives) parts_.emplace_back(c.parts.size());
     for (const Lane& lane : p_.lanes) {
-      lanes_.push_back({.clock_ns = lane.start_ns, .borders_ns = {}});
-      held_.emplace_back(lane.parts.size());
-      for (const PartOf& of : lane.parts)
-        if (const std::int32_t behind = part(of).behind; behind >= 0)
-          held_.back()[to_index(behind)].push_back(of.collective);
+      LaneState& state = lanes_.emplace_back();
+      state.clock_ns = lane.start_ns;
+      state.parts.resize(lane.parts.size());
+      for (const Part& part : lane.parts)
+        if (part.behind >= 0) state.parts[to_index(part.behind)].held.push_back(part.collective);
     }
   }
 
@@ -238,11 +239,6 @@ class Replay {
   }
 
  private:
-  const Part& part(const PartOf& of) const {
-    return p_.collectives[to_index(of.collective)].parts[to_index(of.part)];
-  }
-  PartState& state(const PartOf& of) { return parts_[to_index(of.collective)][to_index(of.part)]; }
-
   /// Moves a lane on until it must wait for an end that is not known yet. False: it did not move.
   bool advance(std::size_t l) {
     LaneState& lane = lanes_[l];
@@ -251,12 +247,12 @@ class Replay {
     for (; lane.at < points.size(); ++lane.at) {
       const Point& point = points[lane.at];
       const bool waits = point.kind == PointKind::wait && !change_.nothing_waits;
-      if (waits && !state(point.of).done) break;
+      if (waits && !lane.parts[to_index(point.part)].done) break;
       lane.clock_ns += own_time(l, lane.at);
-      if (point.kind == PointKind::issue) issue(point.of, lane.clock_ns);
+      if (point.kind == PointKind::issue) issue(l, point);
       if (point.kind == PointKind::wait) lane.wait_from_ns = lane.wait_to_ns = lane.clock_ns;
       if (waits) {
-        lane.clock_ns = std::max(lane.clock_ns, state(point.of).end_ns);
+        lane.clock_ns = std::max(lane.clock_ns, lane.parts[to_index(point.part)].end_ns);
         lane.wait_to_ns = lane.clock_ns;
       }
       if (point.kind == PointKind::border) lane.borders_ns.push_back(border_of(lane, point));
@@ -279,61 +275,59 @@ class Replay {
   /// Records a request, and ends what can end by it. An end may release parts of the lane that it
   /// held up, and these may complete other collectives. `open` lists the collectives that have to
   /// be looked at.
-  void issue(const PartOf& of, std::int64_t time) {
-    state(of).issued_ns = time;
-    state(of).issued = true;
-    std::vector<std::int32_t> open = {of.collective};
+  void issue(std::size_t lane, const Point& point) {
+    PartState& part = lanes_[lane].parts[to_index(point.part)];
+    part.issued_ns = lanes_[lane].clock_ns;
+    part.issued = true;
+    std::vector<std::size_t> open = {p_.lanes[lane].collective_of(point)};
     while (!open.empty()) {
-      const std::int32_t c = open.back();
+      const ProgramCollective& c = p_.collectives[open.back()];
       open.pop_back();
       try_to_end(c, open);
     }
   }
 
-  /// Asked for, and the part that must end first has ended.
-  bool can_begin(const Part& part, const PartState& s) {
-    return s.issued && (part.behind < 0 || state(lane_part(part.lane, part.behind)).done);
+  const Part& part_of(const Member& m) const {
+    return p_.lanes[to_index(m.rank)].parts[to_index(m.index)];
   }
-  PartOf lane_part(std::int32_t lane, std::int32_t index) const {
-    return p_.lanes[to_index(lane)].parts[to_index(index)];
-  }
-  /// The later of request and release, and the recorded lag after it; requires can_begin().
-  std::int64_t begin_of(const Part& part, const PartState& s) {
-    std::int64_t time = s.issued_ns;
-    if (part.behind >= 0) time = std::max(time, state(lane_part(part.lane, part.behind)).end_ns);
-    return time + part.lag_ns;
+
+  /// The later of request and release, and the recorded lag after it. Absent: it was not asked for,
+  /// or the part that must end first has not ended.
+  std::optional<std::int64_t> begin_of(const Member& m) const {
+    const std::vector<PartState>& parts = lanes_[to_index(m.rank)].parts;
+    const Part& part = part_of(m);
+    const PartState& state = parts[to_index(m.index)];
+    if (!state.issued) return std::nullopt;
+    if (part.behind < 0) return state.issued_ns + part.lag_ns;
+    const PartState& before = parts[to_index(part.behind)];
+    if (!before.done) return std::nullopt;
+    return std::max(state.issued_ns, before.end_ns) + part.lag_ns;
   }
 
   /// Ends a joint collective if all parts can begin, else nothing of it. Of other collectives, ends
   /// each part that can begin. Appends to `open` what the ended parts held up.
-  void try_to_end(std::int32_t index, std::vector<std::int32_t>& open) {
-    const ProgramCollective& c = p_.collectives[to_index(index)];
-    std::vector<PartState>& parts = parts_[to_index(index)];
+  void try_to_end(const ProgramCollective& c, std::vector<std::size_t>& open) {
     std::int64_t last = INT64_MIN;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (can_begin(c.parts[i], parts[i]))
-        last = std::max(last, begin_of(c.parts[i], parts[i]));
+    for (const Member& m : c.members)
+      if (const auto begin = begin_of(m))
+        last = std::max(last, *begin);
       else if (c.joint)
         return;
-    }
     const bool instant =
         change_.instant_network || (change_.instant_unmatched && !c.joint && c.synchronises);
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (parts[i].done || !can_begin(c.parts[i], parts[i])) continue;
-      const std::int64_t began = c.joint ? last : begin_of(c.parts[i], parts[i]);
-      parts[i].end_ns = began + (instant ? 0 : c.parts[i].after_ns);
-      parts[i].done = true;
-      const std::vector<std::int32_t>& held =
-          held_[to_index(c.parts[i].lane)][to_index(c.parts[i].place)];
-      open.insert(open.end(), held.begin(), held.end());
+    for (const Member& m : c.members) {
+      PartState& state = lanes_[to_index(m.rank)].parts[to_index(m.index)];
+      const auto begin = begin_of(m);
+      if (state.done || !begin) continue;
+      state.end_ns = (c.joint ? last : *begin) + (instant ? 0 : part_of(m).after_ns);
+      state.done = true;
+      for (const std::int32_t held : state.held) open.push_back(to_index(held));
     }
   }
 
   const Program& p_;
   const Change& change_;
-  std::vector<std::vector<PartState>> parts_;
   std::vector<LaneState> lanes_;
-  std::vector<std::vector<std::vector<std::int32_t>>> held_;  // by lane and part: collectives
 };
 
 }  // namespace

@@ -38,37 +38,39 @@ struct OwnTime {
   OwnTime& operator+=(const OwnTime& other);
 };
 
-/// Names a part of a collective: indices into Program::collectives and ProgramCollective::parts.
-struct PartOf {
-  std::int32_t collective = -1, part = -1;
-};
-
 enum class PointKind : std::uint8_t { issue, wait, border };
 
 struct Point {
   PointKind kind = PointKind::issue;
-  PartOf of = {};     // of a border none
+  std::int32_t part = -1;  // index into Lane::parts; of a border none
   double within = 1;  // border: where in the wait before it, 0 its begin, 1 its end (and after it)
   OwnTime before = {};  // since the point before it
 };
 
 /// A rank's part in a collective.
 struct Part {
-  std::int32_t lane = -1;
-  std::int32_t place = -1;    // index into Lane::parts
-  std::int32_t behind = -1;   // index into Lane::parts of the part that must end first
-  std::int64_t lag_ns = 0;    // from issue, or the end of that part, to its start
-  std::int64_t after_ns = 0;  // joint: from the last start to its end; else its duration
+  std::int32_t collective = -1;  // index into Program::collectives
+  std::int32_t behind = -1;      // index into Lane::parts of the part that must end first
+  std::int64_t lag_ns = 0;       // from issue, or the end of that part, to its start
+  std::int64_t after_ns = 0;     // joint: from the last start to its end; else its duration
+};
+
+/// One member of a collective: position in Job::ranks and in its communications, and with that in
+/// Program::lanes and Lane::parts.
+struct Member {
+  std::int32_t rank = 0;
+  std::int32_t index = 0;
 };
 
 /// One communication. It is `joint` if all of its ranks were seen to meet: no part can end before
 /// the last one has begun. Parts of any other communication run by themselves, for as long as
 /// recorded.
 struct ProgramCollective {
-  std::vector<Part> parts;
+  std::vector<Member> members;  // by rank
   bool joint = false;         // every rank of its group is there, and no part ends before all began
   bool synchronises = false;  // by its operation
   bool gradients = false;
+  std::int64_t step = -1;  // number of its step, -1 unknown
 };
 
 /// A step of one rank: between two of its borders.
@@ -80,18 +82,22 @@ struct StepWindow {
 struct Lane {
   std::int64_t start_ns = 0;  // on the first rank's clock
   std::vector<Point> points;
-  std::vector<PartOf> parts;  // by start
+  std::vector<Part> parts;  // as the rank's communications
   std::vector<StepWindow> steps;
   std::vector<std::int64_t> borders_ns;  // as recorded, on the rank's own clock
   /// By number of the step: how long its data moves at least. Each transfer counts as the shortest
   /// of its kind does, and what overlaps counts once.
   std::map<std::int64_t, std::int64_t> network_ns;
+
+  /// That the point, which is no border, is about: index into Program::collectives.
+  std::size_t collective_of(const Point& point) const {
+    return to_index(parts[to_index(point.part)].collective);
+  }
 };
 
 struct Program {
   std::vector<Lane> lanes;  // as Job::ranks
   std::vector<ProgramCollective> collectives;
-  std::vector<std::int64_t> step_of;  // by collective: number of its step, -1 unknown
 };
 
 /// When each lane passes its borders, in ns.
@@ -99,12 +105,6 @@ using Borders = std::vector<std::vector<std::int64_t>>;
 
 // Which communications of different ranks are one collective, and how far the ranks' clocks are
 // apart.
-
-/// One member: position in Job::ranks and in its communications.
-struct Member {
-  std::int32_t rank = 0;
-  std::int32_t index = 0;
-};
 
 inline const Communication& communication_of(const Job& job, const Member& m) {
   return job.ranks[to_index(m.rank)].communications[to_index(m.index)];

@@ -41,13 +41,13 @@ struct Timed {
 
 /// One communication of one lane on its way into the program.
 struct CommunicationDraft {
-  PartOf place;
+  std::int32_t index = 0;  // of the rank's communications
   Span span;
+  Part part = {};
   std::int64_t issue_ns = 0;
-  std::int32_t behind = -1;  // position among the lane's drafts
-  std::int64_t first = 0;    // pieces of work begun before the issue
-  std::int64_t count = 0;    // begun after the issue, before the end
-  bool guessed = false;      // held up, and nothing says when it was asked for
+  std::int64_t first = 0;  // pieces of work begun before the issue
+  std::int64_t count = 0;  // begun after the issue, before the end
+  bool guessed = false;    // held up, and nothing says when it was asked for
 };
 
 struct LaneDraft {
@@ -57,7 +57,6 @@ struct LaneDraft {
   SpanSet busy;
   std::vector<Span> calls;                 // RankActivity::calls
   std::vector<CommunicationDraft> drafts;  // by start
-  std::map<std::int32_t, std::size_t> by_collective;
   std::vector<Timed> waits;
 };
 
@@ -98,7 +97,7 @@ void find_issues(LaneDraft& lane, const RankActivity& rank, bool cpu) {
       const std::int64_t allowed = cpu ? kHandOverOfThreads_ns : kHandOver_ns;
       const bool held_up =
           call_known ? end > d.issue_ns : d.span.start_ns - end <= allowed && other >= 0;
-      if (held_up) d.behind = other;
+      if (held_up) d.part.behind = other;
       d.guessed = held_up && !call_known;
       if (d.guessed)
         d.issue_ns =
@@ -114,10 +113,10 @@ std::int64_t begun_before(const std::vector<Span>& work, std::int64_t time) {
   return std::ranges::lower_bound(work, time, {}, start_of) - work.begin();
 }
 
-/// `places`: of the rank's communications in the program. `cpu`: its back end's threads hand over
-/// more slowly. No piece of work is counted yet. `done_ns` are running sums, so that the work
-/// between any two pieces takes one subtraction.
-LaneDraft lane_draft(const RankActivity& rank, const std::vector<PartOf>& places, bool cpu) {
+/// `cpu`: its back end's threads hand over more slowly. No piece of work is counted yet, and no
+/// collective is known. `done_ns` are running sums, so that the work between any two pieces takes
+/// one subtraction.
+LaneDraft lane_draft(const RankActivity& rank, bool cpu) {
   LaneDraft lane;
   lane.work = rank.compute;
   lane.work.insert(lane.work.end(), rank.copies.begin(), rank.copies.end());
@@ -130,9 +129,8 @@ LaneDraft lane_draft(const RankActivity& rank, const std::vector<PartOf>& places
   lane.work_of_step_ns = static_cast<double>(lane.done_ns.back()) /
                          static_cast<double>(std::max<std::size_t>(1, rank.steps.size()));
   for (std::size_t i = 0; i < rank.communications.size(); ++i)
-    lane.drafts.push_back({.place = places[i], .span = rank.communications[i].span});
-  for (std::size_t i = 0; i < lane.drafts.size(); ++i)
-    lane.by_collective[lane.drafts[i].place.collective] = i;
+    lane.drafts.push_back(
+        {.index = static_cast<std::int32_t>(i), .span = rank.communications[i].span});
   find_issues(lane, rank, cpu);
   return lane;
 }
@@ -144,39 +142,29 @@ LaneDraft lane_draft(const RankActivity& rank, const std::vector<PartOf>& places
 // in backward, and the optimizer began at 15 ms. Then the own time before the request is 6 ms.
 // Backward has 3 ms of work and 2 ms of idle time, the optimizer has 1 ms of idle time.
 
-/// Measures stretches of a rank's own time, one after the other. Stretches must ascend: two cursors
-/// move through the busy spans and the phases, so that a whole lane takes one pass over both.
-class OwnTimeMeter {
- public:
-  OwnTimeMeter(const SpanSet& busy, const std::vector<PhaseSpan>& phases)
-      : busy_(busy), phases_(phases) {}
-
-  /// The own time from `from` to `to`. It advances to the next moment at which work or the phase
-  /// changes, and adds the time up to there to one of the sums.
-  OwnTime between(std::int64_t from, std::int64_t to) {
-    OwnTime own;
-    while (from < to) {
-      while (b_ < busy_.size() && busy_[b_].end_ns <= from) ++b_;
-      while (p_ < phases_.size() && phases_[p_].span.end_ns <= from) ++p_;
-      std::int64_t until = to;
-      const bool working = b_ < busy_.size() && busy_[b_].start_ns <= from;
-      if (b_ < busy_.size())
-        until = std::min(until, working ? busy_[b_].end_ns : busy_[b_].start_ns);
-      const bool known = p_ < phases_.size() && phases_[p_].span.start_ns <= from;
-      if (p_ < phases_.size())
-        until = std::min(until, known ? phases_[p_].span.end_ns : phases_[p_].span.start_ns);
-      const auto phase = to_index(known ? phases_[p_].phase : StepPhase::unknown);
-      (working ? own.work : own.idle)[phase] += until - from;
-      from = until;
-    }
-    return own;
+/// The own time within a stretch. Each phase of it, and the time between phases, is parted into the
+/// time at work and the rest.
+OwnTime own_time_in(const Span& stretch, const SpanSet& busy,
+                    const std::vector<PhaseSpan>& phases) {
+  OwnTime own;
+  std::int64_t from = stretch.start_ns;
+  const auto add_until = [&](std::int64_t end_ns, StepPhase phase) {
+    const Span part{from, std::min(end_ns, stretch.end_ns)};
+    if (part.length() <= 0) return;
+    const std::int64_t work = length_of(clipped(busy, part));
+    own.work[to_index(phase)] += work;
+    own.idle[to_index(phase)] += part.length() - work;
+    from = part.end_ns;
+  };
+  auto phase =
+      std::ranges::upper_bound(phases, from, {}, [](const PhaseSpan& p) { return p.span.end_ns; });
+  for (; phase != phases.end() && from < stretch.end_ns; ++phase) {
+    add_until(phase->span.start_ns, StepPhase::unknown);
+    add_until(phase->span.end_ns, phase->phase);
   }
-
- private:
-  const SpanSet& busy_;
-  const std::vector<PhaseSpan>& phases_;
-  std::size_t b_ = 0, p_ = 0;
-};
+  add_until(stretch.end_ns, StepPhase::unknown);
+  return own;
+}
 
 /// A border at the begin of each step, and one at the end of each run of steps that follow each
 /// other. Steps that touch share a border: StepWindow::to of the first is `from` of the second.
@@ -232,12 +220,11 @@ void set_points(const std::vector<Timed>& points, const RankActivity& rank, cons
   add_borders(rank, lane, borders);
   const std::vector<Timed> all = with_borders(points, borders);
   if (all.empty()) return;
-  OwnTimeMeter meter(busy, rank.phases);
   std::int64_t at = all.front().block_ns;
   lane.start_ns = at;
   for (const Timed& t : all) {
     lane.points.push_back(t.point);
-    lane.points.back().before = meter.between(at, t.block_ns);
+    lane.points.back().before = own_time_in({at, t.block_ns}, busy, rank.phases);
     at = std::max(at, t.resume_ns);
   }
 }
@@ -258,9 +245,8 @@ class ProgramBuilder {
   ProgramBuilder(const Job& job, const MatchResult& matched) : job_(job), matched_(matched) {}
 
   Program build() {
+    for (const RankActivity& rank : job_.ranks) lanes_.push_back(lane_draft(rank, job_.cpu_device));
     add_collectives();
-    for (std::size_t r = 0; r < job_.ranks.size(); ++r)
-      lanes_.push_back(lane_draft(job_.ranks[r], places_[r], job_.cpu_device));
     for (LaneDraft& lane : lanes_) guess_from_others(lane);
     count_work();
     for (LaneDraft& lane : lanes_) find_waits(lane);
@@ -277,13 +263,12 @@ class ProgramBuilder {
   /// One ProgramCollective for each matched one, with its parts on the first rank's clock. If all
   /// ranks met, the time of a part counts from the last start: what came before was waiting.
   void add_collectives() {
-    places_.resize(job_.ranks.size());
-    for (std::size_t r = 0; r < job_.ranks.size(); ++r)
-      places_[r].resize(job_.ranks[r].communications.size());
     for (const Matched& m : matched_.collectives) {
-      const auto index = static_cast<std::int32_t>(out_.collectives.size());
-      ProgramCollective c;
-      c.gradients = true;
+      const Communication& first = at(m.members.front());
+      const auto& steps = job_.ranks[to_index(m.members.front().rank)].steps;
+      ProgramCollective c{.members = m.members,
+                          .gradients = true,
+                          .step = first.step >= 0 ? steps[to_index(first.step)].number : -1};
       std::int64_t last_start = INT64_MIN, first_end = INT64_MAX;
       for (const Member& member : m.members) {
         const Span& s = at(member).span;
@@ -295,25 +280,18 @@ class ProgramBuilder {
       c.joint = m.complete && first_end >= last_start;
       for (const Member& member : m.members) {
         const Span& s = at(member).span;
-        places_[to_index(member.rank)][to_index(member.index)] = {
-            index, static_cast<std::int32_t>(c.parts.size())};
-        c.parts.push_back(
-            {.lane = member.rank,
-             .after_ns = c.joint ? s.end_ns + offset(member.rank) - last_start : s.length()});
+        Part& part = draft_of(member).part;
+        part.collective = static_cast<std::int32_t>(out_.collectives.size());
+        part.after_ns = c.joint ? s.end_ns + offset(member.rank) - last_start : s.length();
       }
-      const Communication& first = at(m.members.front());
-      const auto& steps = job_.ranks[to_index(m.members.front().rank)].steps;
-      out_.step_of.push_back(first.step >= 0 ? steps[to_index(first.step)].number : -1);
       out_.collectives.push_back(std::move(c));
     }
     most_.assign(out_.collectives.size(), {});
     waited_.assign(out_.collectives.size(), false);
   }
 
-  /// The lane's part in this collective; null if the lane takes no part.
-  const CommunicationDraft* draft_of(std::int32_t collective, const LaneDraft& lane) const {
-    const auto at = lane.by_collective.find(collective);
-    return at == lane.by_collective.end() ? nullptr : &lane.drafts[at->second];
+  CommunicationDraft& draft_of(const Member& m) {
+    return lanes_[to_index(m.rank)].drafts[to_index(m.index)];
   }
 
   /// Places the request of a communication that was held up, from a rank that was not.
@@ -324,14 +302,17 @@ class ProgramBuilder {
   void guess_from_others(LaneDraft& lane) {
     for (CommunicationDraft& d : lane.drafts) {
       if (!d.guessed) continue;
-      const CommunicationDraft& before = lane.drafts[to_index(d.behind)];
-      for (const Part& part : out_.collectives[to_index(d.place.collective)].parts) {
-        const LaneDraft& other = lanes_[to_index(part.lane)];
-        const CommunicationDraft* same = draft_of(d.place.collective, other);
-        const CommunicationDraft* same_before = draft_of(before.place.collective, other);
-        if (&other == &lane || same == nullptr || same_before == nullptr || same->guessed) continue;
-        const std::int64_t more = begun_before(other.work, same->issue_ns) -
-                                  begun_before(other.work, same_before->issue_ns);
+      const CommunicationDraft& before = lane.drafts[to_index(d.part.behind)];
+      const auto& members_before = out_.collectives[to_index(before.part.collective)].members;
+      for (const Member& m : out_.collectives[to_index(d.part.collective)].members) {
+        const LaneDraft& other = lanes_[to_index(m.rank)];
+        const auto same_before =
+            std::ranges::lower_bound(members_before, m.rank, {}, &Member::rank);
+        if (&other == &lane || draft_of(m).guessed || same_before == members_before.end() ||
+            same_before->rank != m.rank)
+          continue;
+        const std::int64_t more = begun_before(other.work, draft_of(m).issue_ns) -
+                                  begun_before(other.work, draft_of(*same_before).issue_ns);
         const std::int64_t last = begun_before(lane.work, before.issue_ns) + more - 1;
         if (more > 0 && last < std::ssize(lane.work))
           d.issue_ns =
@@ -352,7 +333,7 @@ class ProgramBuilder {
         d.first = begun_before(lane.work, d.issue_ns);
         d.count = begun_before(lane.work, d.span.end_ns) - d.first;
         if (d.guessed) continue;
-        Most& most = most_[to_index(d.place.collective)];
+        Most& most = most_[to_index(d.part.collective)];
         if (d.count > most.count) most = {d.count, d.first, &lane};
       }
   }
@@ -360,7 +341,7 @@ class ProgramBuilder {
   /// False if another rank went on with notably more work while the collective was in flight: then
   /// the program does not wait here. "Notably" is kWorkThatShows of the step's work.
   bool may_be_waited_for(const CommunicationDraft& d) const {
-    const Most& most = most_[to_index(d.place.collective)];
+    const Most& most = most_[to_index(d.part.collective)];
     if (d.guessed || d.count >= most.count) return true;
     const auto done = [&most](std::int64_t count) {
       return most.lane->done_ns[to_index(most.first + count)];
@@ -416,8 +397,8 @@ class ProgramBuilder {
       if (d->issue_ns > pause || pause > end) continue;
       const std::int64_t goes_on = after < lane.busy.size() ? lane.busy[after].start_ns : INT64_MAX;
       if (operator_pauses(lane, *d, {pause, end}, goes_on)) continue;
-      lane.waits.push_back({pause, end, {PointKind::wait, d->place}});
-      waited_[to_index(d->place.collective)] = true;
+      lane.waits.push_back({pause, end, {PointKind::wait, d->index}});
+      waited_[to_index(d->part.collective)] = true;
     }
   }
 
@@ -429,12 +410,12 @@ class ProgramBuilder {
       const std::vector<std::int64_t> optimizer = optimizer_starts(job_.ranks[r]);
       const std::vector<Timed> seen = lane.waits;
       std::set<std::int32_t> there;
-      for (const Timed& w : seen) there.insert(w.point.of.collective);
+      for (const Timed& w : seen) there.insert(w.point.part);
       for (const CommunicationDraft& d : lane.drafts) {
-        if (there.contains(d.place.collective)) continue;
+        if (there.contains(d.index)) continue;
         const std::optional<std::int64_t> time = needed_at(lane, seen, d, optimizer);
         if (time && *time >= d.span.end_ns)
-          lane.waits.push_back({*time, *time, {PointKind::wait, d.place}});
+          lane.waits.push_back({*time, *time, {PointKind::wait, d.index}});
       }
     }
   }
@@ -446,7 +427,7 @@ class ProgramBuilder {
   std::optional<std::int64_t> needed_at(const LaneDraft& lane, const std::vector<Timed>& seen,
                                         const CommunicationDraft& d,
                                         const std::vector<std::int64_t>& optimizer) const {
-    const auto c = to_index(d.place.collective);
+    const auto c = to_index(d.part.collective);
     if (waited_[c]) {
       const auto at = to_index(d.first + most_[c].count);
       const std::int64_t last =
@@ -469,14 +450,11 @@ class ProgramBuilder {
   /// wakes.
   void add_issues(LaneDraft& draft, Lane& lane, std::vector<Timed>& points) {
     for (const CommunicationDraft& d : draft.drafts) {
-      Part& part = out_.collectives[to_index(d.place.collective)].parts[to_index(d.place.part)];
       const std::int64_t held =
-          d.behind >= 0 ? draft.drafts[to_index(d.behind)].span.end_ns : INT64_MIN;
-      part.place = static_cast<std::int32_t>(lane.parts.size());
-      part.behind = d.behind;
-      part.lag_ns = d.span.start_ns - std::max(d.issue_ns, held);
-      lane.parts.push_back(d.place);
-      points.push_back({d.issue_ns, d.issue_ns, {PointKind::issue, d.place}});
+          d.part.behind >= 0 ? draft.drafts[to_index(d.part.behind)].span.end_ns : INT64_MIN;
+      lane.parts.push_back(d.part);
+      lane.parts.back().lag_ns = d.span.start_ns - std::max(d.issue_ns, held);
+      points.push_back({d.issue_ns, d.issue_ns, {PointKind::issue, d.index}});
     }
     std::ranges::stable_sort(points, {}, [](const Timed& t) {
       return std::tuple(t.block_ns, t.resume_ns, t.point.kind);
@@ -503,23 +481,21 @@ class ProgramBuilder {
   void add_network() {
     std::map<std::tuple<CommOp, std::int64_t, std::int32_t>, std::int64_t> least;
     const auto each = [&](const auto& action) {
-      for (std::size_t c = 0; c < out_.collectives.size(); ++c) {
-        const Matched& m = matched_.collectives[c];
-        if (!out_.collectives[c].joint || out_.step_of[c] < 0) continue;
-        const Communication& first = at(m.members.front());
+      for (const ProgramCollective& c : out_.collectives) {
+        if (!c.joint || c.step < 0) continue;
+        const Communication& first = at(c.members.front());
         std::int64_t& shortest =
             least.try_emplace({first.op, first.bytes, first.group}, INT64_MAX).first->second;
-        for (std::size_t i = 0; i < m.members.size(); ++i)
-          action(c, m.members[i], out_.collectives[c].parts[i].after_ns, shortest);
+        for (const Member& m : c.members) action(c, m, shortest);
       }
     };
-    each([](std::size_t, const Member&, std::int64_t ns, std::int64_t& shortest) {
-      shortest = std::min(shortest, ns);
+    each([this](const ProgramCollective&, const Member& m, std::int64_t& shortest) {
+      shortest = std::min(shortest, draft_of(m).part.after_ns);
     });
     std::vector<std::map<std::int64_t, std::vector<Span>>> moving(lanes_.size());
-    each([&](std::size_t c, const Member& m, std::int64_t, std::int64_t shortest) {
+    each([&](const ProgramCollective& c, const Member& m, std::int64_t shortest) {
       const std::int64_t end = at(m).span.end_ns;
-      moving[to_index(m.rank)][out_.step_of[c]].push_back({end - shortest, end});
+      moving[to_index(m.rank)][c.step].push_back({end - shortest, end});
     });
     for (std::size_t r = 0; r < moving.size(); ++r)
       for (auto& [step, spans] : moving[r])
@@ -529,7 +505,6 @@ class ProgramBuilder {
   const Job& job_;
   const MatchResult& matched_;  // its collectives in the order of Program's
   Program out_;
-  std::vector<std::vector<PartOf>> places_;  // by rank and communication
   std::vector<LaneDraft> lanes_;
   /// The most pieces of work that a rank began while a collective was under way.
   struct Most {

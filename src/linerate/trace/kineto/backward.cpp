@@ -310,7 +310,7 @@ std::span<const KinetoEvent* const> within(const Ops& ops, Span window) {
 class BackwardReader {
  public:
   BackwardReader(const KinetoTrace& t, const GradientCalls& calls)
-      : t_(t), calls_(calls), clock_(t, LaunchTimes(t)) {
+      : t_(t), calls_(calls), clock_(t) {
     for (const KinetoEvent& op : t.ops) {
       if (is_gradient(op) || is_node(op)) nodes_.push_back(&op);
       if (t.names[op.name].layer != LayerOperator::none) operators_.push_back(&op);

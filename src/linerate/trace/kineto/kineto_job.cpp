@@ -170,8 +170,7 @@ std::vector<const KinetoEvent*> outermost_items(const KinetoTrace& t) {
 /// Every item gets its phase.
 std::vector<PhaseSpan> resolved(const KinetoTrace& t, const std::vector<const KinetoEvent*>& items,
                                 const std::vector<std::int64_t>& step_starts) {
-  std::vector<std::optional<StepPhase>> phases;
-  for (const KinetoEvent* item : items) phases.push_back(t.names[item->name].phase);
+  auto phases = mapped(items, [&t](const KinetoEvent* item) { return t.names[item->name].phase; });
   std::int64_t backward = INT64_MAX;  // the next one
   for (std::size_t i = items.size(); i-- > 0;) {
     const std::int64_t start = items[i]->span.start_ns;
@@ -203,8 +202,7 @@ void add_between(const std::vector<PhaseSpan>& host, std::size_t& at, Span gap,
 /// The host's: operators and the annotations of loader and optimizer, from the first to the last of
 /// them, with the pauses between (with_pauses()).
 std::vector<PhaseSpan> host_phases(const KinetoTrace& t) {
-  std::vector<std::int64_t> step_starts;
-  for (const StepSpan& s : t.steps) step_starts.push_back(s.span.start_ns);
+  std::vector<std::int64_t> step_starts = mapped(t.steps, start_of);
   std::ranges::sort(step_starts);
   return with_pauses(resolved(t, outermost_items(t), step_starts), step_starts);
 }
@@ -240,11 +238,9 @@ std::optional<std::vector<PhaseSpan>> host_pauses(const KinetoTrace& t,
     if (first == operators.end() || first->start_ns >= op.span.end_ns) calls.push_back(op.span);
   }
   for (const KinetoEvent& l : t.launches) calls.push_back(l.span);
-  Span steps{INT64_MAX, INT64_MIN};
-  for (const StepSpan& s : t.steps) steps = hull_of(steps, s.span);
   std::vector<PhaseSpan> pauses;
   std::size_t at = 0;
-  for (const Span& pause : difference_of({steps}, union_of(std::move(calls)))) {
+  for (const Span& pause : difference_of({hull_of_all(t.steps)}, union_of(std::move(calls)))) {
     if (pause.length() < kLeast_ns) continue;
     if (!host.empty() && pause.start_ns < host.front().span.start_ns)  // it opens the record
       pauses.push_back({{pause.start_ns, std::min(pause.end_ns, host.front().span.start_ns)},
@@ -261,12 +257,11 @@ std::optional<std::vector<PhaseSpan>> host_pauses(const KinetoTrace& t,
 /// The device's work has the phase of its launch; the time between is the host's. `done` is the end
 /// of all work so far. A kernel that overlaps it counts from there, and a gap
 /// before a kernel is filled with the host's phases.
-std::vector<PhaseSpan> device_phases(const KinetoTrace& t, const LaunchTimes& launches,
-                                     const std::vector<PhaseSpan>& host) {
+std::vector<PhaseSpan> device_phases(const KinetoTrace& t, const std::vector<PhaseSpan>& host) {
   std::vector<PhaseSpan> work;
   for (const KinetoEvent& e : t.device) {
     if (is_communication_kernel(t, e)) continue;
-    const KinetoEvent* launch = launches.of(e.correlation);
+    const KinetoEvent* launch = t.launch_of(e);
     work.push_back({e.span, e.to_device         ? StepPhase::copy
                             : launch != nullptr ? phase_at(host, launch->span.start_ns)
                                                 : StepPhase::unknown});
@@ -322,10 +317,10 @@ class StepFinder {
 /// stream without a recorded launch the other streams decide.
 class LaunchedBefore {
  public:
-  LaunchedBefore(const KinetoTrace& t, const LaunchTimes& launches) {
+  explicit LaunchedBefore(const KinetoTrace& t) {
     std::size_t launched = 0;
     for (const KinetoEvent& e : t.device) {
-      if (launches.of(e.correlation) == nullptr) continue;
+      if (t.launch_of(e) == nullptr) continue;
       ++launched;
       first_ns_ = std::min(first_ns_, e.span.start_ns);
       const auto [stream, fresh] = streams_.try_emplace(e.tid, e.span.start_ns);
@@ -383,9 +378,10 @@ class RankBuilder {
   /// decides; a name that only sounds like communication counts as computation, and is remembered
   /// as a doubt.
   void add_device_events() {
-    const LaunchJoin join(t_, launches_);
-    const DeviceClock clock(t_, launches_);
-    const LaunchedBefore before(t_, launches_);
+    const std::vector<KernelOrigin> origins = origins_of_kernels(t_);
+    auto origin = origins.begin();
+    const DeviceClock clock(t_);
+    const LaunchedBefore before(t_);
     std::map<std::int32_t, std::int64_t> other;  // libraries than NCCL and its kin: by name
     for (const KinetoEvent& e : t_.device) {
       if (e.copy) {
@@ -394,7 +390,7 @@ class RankBuilder {
       }
       const NameInfo& name = t_.names[e.name];
       if (name.kind == NameKind::communication_kernel) {
-        add_communication(e, name, join, clock, before);
+        add_communication(e, name, *origin++, clock, before);
         if (name.text.find("nccl") == std::string::npos) other[e.name] += e.span.length();
         continue;
       }
@@ -410,20 +406,19 @@ class RankBuilder {
   }
 
   void note_other_libraries(const std::map<std::int32_t, std::int64_t>& kernels) {
-    std::vector<std::string> shown;
-    for (const auto& [name, ns] : kernels)
-      shown.push_back(fmt::format("{} ({})", t_.names[name].text.substr(0, kShownOfName),
-                                  format_time(static_cast<double>(ns) * 1e-9)));
+    const auto shown = mapped(kernels, [this](const auto& kernel) {
+      return fmt::format("{} ({})", t_.names[kernel.first].text.substr(0, kShownOfName),
+                         format_time(in_seconds(kernel.second)));
+    });
     if (!shown.empty())
       add_note(job_.notes, t_.source, "counted as communication by their names: {}",
                join(shown, "; "));
   }
 
-  void add_communication(const KinetoEvent& e, const NameInfo& name, const LaunchJoin& join,
+  void add_communication(const KinetoEvent& e, const NameInfo& name, const KernelOrigin& origin,
                          const DeviceClock& clock, const LaunchedBefore& before) {
     Communication c{.span = e.span, .op = name.op};
-    const KernelOrigin origin = join.origin_of(e);
-    if (origin.args != nullptr && !origin.args->ignored) {
+    if (origin.args && !origin.args->ignored) {
       const CollectiveArgs& a = *origin.args;
       set_args(c, a);
       c.deduced = origin.deduced;
@@ -433,8 +428,8 @@ class RankBuilder {
     } else if (origin.marked != CommOp::unknown) {
       c.op = origin.marked;
     }
-    if (origin.launch != nullptr) {
-      const std::int64_t called_ns = origin.launch->span.start_ns;
+    if (const KinetoEvent* launch = t_.launch_of(e)) {
+      const std::int64_t called_ns = launch->span.start_ns;
       c.step = step_.of_host(called_ns);
       // A communication stream waits for the work that was launched before, not for the host.
       set_call(c, called_ns, clock.work_done_by(called_ns).value_or(called_ns));
@@ -492,7 +487,7 @@ class RankBuilder {
     }
     for (const KinetoEvent& e : t_.device) {
       if (is_communication_kernel(t_, e)) continue;
-      const KinetoEvent* launch = launches_.of(e.correlation);
+      const KinetoEvent* launch = t_.launch_of(e);
       const auto thread = launch == nullptr ? nodes.end() : nodes.find(launch->tid);
       if (thread != nodes.end() &&
           !clipped(thread->second, {launch->span.start_ns, launch->span.start_ns + 1}).empty())
@@ -520,7 +515,7 @@ class RankBuilder {
     const std::span<StepSpan> steps(begin, end);
     std::vector<std::optional<Span>> work(steps.size());
     for (const KinetoEvent& e : t_.device) {
-      const KinetoEvent* launch = launches_.of(e.correlation);
+      const KinetoEvent* launch = t_.launch_of(e);
       const std::int32_t step =
           launch == nullptr ? -1 : step_.of_host(launch->span.start_ns) - first_step;
       if (step < 0 || step >= std::ssize(work) || is_communication_kernel(t_, e)) continue;
@@ -557,7 +552,7 @@ class RankBuilder {
     rank_.phases = host_phases(t_);
     if (t_.device.empty()) return;
     rank_.pauses = host_pauses(t_, rank_.phases);
-    rank_.phases = device_phases(t_, launches_, rank_.phases);
+    rank_.phases = device_phases(t_, rank_.phases);
   }
 
   /// Exchanges as the host announced them, by start. Jobs of one rank have no kernels of
@@ -581,7 +576,6 @@ class RankBuilder {
   RankActivity rank_;
   StepFinder step_;
   GradientCalls calls_{t_};
-  LaunchTimes launches_{t_};
   std::vector<std::int32_t> groups_;
   UnevenAllToAll uneven_;
 };

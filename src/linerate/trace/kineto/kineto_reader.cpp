@@ -62,11 +62,10 @@ std::vector<double> work_of_marks(const KinetoTrace& t) {
         kind != NameKind::step && kind != NameKind::loading)
       count(op.span.start_ns);
   for (const KinetoEvent& m : t.marks) count(m.span.start_ns);
-  const LaunchTimes launches(t);
   for (const KinetoEvent& e : t.device)
     if (t.launches.empty())
       count(e.span.start_ns);
-    else if (const KinetoEvent* launch = launches.of(e.correlation))
+    else if (const KinetoEvent* launch = t.launch_of(e))
       count(launch->span.start_ns);
   return work;
 }
@@ -80,8 +79,8 @@ void find_empty_marks(KinetoTrace& t) {
   if (work.empty() || *std::ranges::max_element(work) == 0) return;
   const double least = std::floor(kNothing * median(work));
   const bool host = !t.ops.empty() || !t.launches.empty();
-  std::vector<double> lengths;
-  for (const StepSpan& s : t.steps) lengths.push_back(static_cast<double>(s.span.length()));
+  const std::vector<double> lengths =
+      mapped(t.steps, [](const StepSpan& s) { return static_cast<double>(s.span.length()); });
   const double most = host ? HUGE_VAL : kNothing * median(lengths);
   for (std::size_t i = 0; i < work.size(); ++i)
     t.steps[i].nothing_ran = work[i] <= least && lengths[i] <= most;
@@ -218,15 +217,9 @@ constexpr std::int64_t kMostApart = 2'000'000'000;
 // 2001: a stamp below it counts from the start of a machine, which is another moment on each.
 constexpr std::int64_t kFirstEpoch = 1'000'000'000'000'000'000;
 
-std::optional<Span> recorded_span_or_none(const RankActivity& r) {
-  Span all{INT64_MAX, INT64_MIN};
-  const auto see = [&all](const Span& s) { all = hull_of(all, s); };
-  for (const StepSpan& s : r.steps) see(s.span);
-  if (r.steps.empty()) {
-    for (const Span& s : r.compute) see(s);
-    for (const Communication& c : r.communications) see(c.span);
-  }
-  return all.start_ns <= all.end_ns ? std::optional(all) : std::nullopt;
+/// Of its steps, or else of its work. Without any it ends before it starts.
+Span steps_or_work(const RankActivity& r) {
+  return r.steps.empty() ? hull_of_all(r.compute, r.communications) : hull_of_all(r.steps);
 }
 
 /// How far two records are from overlapping; 0: they do.
@@ -235,14 +228,15 @@ std::int64_t distance(const Span& a, const Span& b) {
 }
 
 void require_one_time(const RankActivity& first, const RankActivity& other) {
-  const auto a = recorded_span_or_none(first), b = recorded_span_or_none(other);
-  if (!a || !b || std::min(a->start_ns, b->start_ns) < kFirstEpoch) return;
-  if (const std::int64_t apart = distance(*a, *b); apart > kMostApart)
+  const Span a = steps_or_work(first), b = steps_or_work(other);
+  const bool known = a.start_ns <= a.end_ns && b.start_ns <= b.end_ns;
+  if (!known || std::min(a.start_ns, b.start_ns) < kFirstEpoch) return;
+  if (const std::int64_t apart = distance(a, b); apart > kMostApart)
     throw InputError(
         other.source,
         fmt::format("expected the same steps as {}, found a record {} apart from it, which is of "
                     "another run or of other steps; give the traces of one run, of the same steps",
-                    first.source, format_time(static_cast<double>(apart) * 1e-9)));
+                    first.source, format_time(in_seconds(apart))));
 }
 
 using Sizes = std::multiset<std::pair<CommOp, std::int64_t>>;
@@ -286,13 +280,14 @@ void require_one_job(const Job& job) {
 }
 
 Job join_pytorch(std::vector<FilePart> parts) {
-  std::vector<KinetoTrace> traces;
-  for (FilePart& part : parts)
-    traces.push_back(std::any_cast<KinetoTrace>(std::move(part.content)));
+  auto traces = mapped(
+      parts, [](FilePart& part) { return std::any_cast<KinetoTrace>(std::move(part.content)); });
   number_lone_process(traces);
-  std::vector<RankOfFile> ranks;
-  for (const KinetoTrace& t : traces) ranks.push_back({t.rank, t.source});
-  require_ranks(ranks, true);
+  require_ranks(mapped(traces,
+                       [](const KinetoTrace& t) {
+                         return RankOfFile{t.rank, t.source};
+                       }),
+                true);
   for (const KinetoTrace& t : traces) require_same_head(traces.front(), t);
   Job job;
   for (KinetoTrace& t : traces) {

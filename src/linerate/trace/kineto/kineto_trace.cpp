@@ -206,24 +206,10 @@ std::optional<ElementType> first_element_type(std::string_view list) {
   }
 }
 
-LaunchTimes::LaunchTimes(const KinetoTrace& t) {
-  for (const KinetoEvent& launch : t.launches) by_correlation_.push_back(&launch);
-  std::ranges::stable_sort(by_correlation_, {}, &KinetoEvent::correlation);
-}
-
-/// Of several launches of one correlation the last one of the file counts.
-const KinetoEvent* LaunchTimes::of(std::uint64_t correlation) const {
-  const auto after =
-      std::ranges::upper_bound(by_correlation_, correlation, {}, &KinetoEvent::correlation);
-  const bool found = correlation != 0 && after != by_correlation_.begin() &&
-                     (*std::prev(after))->correlation == correlation;
-  return found ? *std::prev(after) : nullptr;
-}
-
-DeviceClock::DeviceClock(const KinetoTrace& t, const LaunchTimes& launches) {
+DeviceClock::DeviceClock(const KinetoTrace& t) {
   for (const KinetoEvent& e : t.device) {
     if (e.copy || is_communication_kernel(t, e)) continue;
-    if (const KinetoEvent* launch = launches.of(e.correlation))
+    if (const KinetoEvent* launch = t.launch_of(e))
       done_.push_back({launch->span.start_ns, e.span.end_ns});
   }
   std::ranges::sort(done_, {}, start_of);

@@ -148,6 +148,7 @@ struct KinetoEvent {
   std::int32_t name = -1;                          // in KinetoTrace::names; of a copy none is kept
   std::int32_t args = -1;                          // index into KinetoTrace::args
   std::int32_t shapes = -1;                        // index into KinetoTrace::shapes
+  std::int32_t launch = -1;                        // of a device event: in KinetoTrace::launches
   DType dtype = DType::f32;                        // of the first tensor input that has one
   bool copy = false;
   bool to_device = false;  // a copy from the host
@@ -191,6 +192,10 @@ struct KinetoTrace {
   const CollectiveArgs* args_of(const KinetoEvent& e) const {
     return e.args < 0 ? nullptr : &args[to_index(e.args)];
   }
+  /// What started a device event. Null: the trace does not hold it.
+  const KinetoEvent* launch_of(const KinetoEvent& e) const {
+    return e.launch < 0 ? nullptr : &launches[to_index(e.launch)];
+  }
 };
 
 inline bool is_communication_kernel(const KinetoTrace& trace, const KinetoEvent& e) {
@@ -228,17 +233,6 @@ void add_rank(const KinetoTrace& trace, Job& job);
 
 // Private: when the device finished what the host asked for.
 
-/// Launches by correlation. The trace must outlive it.
-class LaunchTimes {
- public:
-  explicit LaunchTimes(const KinetoTrace& trace);
-  /// Null if the trace does not hold the launch.
-  const KinetoEvent* of(std::uint64_t correlation) const;
-
- private:
-  std::vector<const KinetoEvent*> by_correlation_;
-};
-
 /// Answers when the work that the host had launched by some moment was done on the device. Only
 /// computation counts, and neither communication nor copies.
 ///
@@ -247,7 +241,7 @@ class LaunchTimes {
 /// So a running maximum of the ends, by launch, answers with one binary search.
 class DeviceClock {
  public:
-  DeviceClock(const KinetoTrace& trace, const LaunchTimes& launches);
+  explicit DeviceClock(const KinetoTrace& trace);
 
   /// When everything launched up to a moment of the host was done on the device; nullopt if nothing
   /// was.
@@ -263,38 +257,15 @@ class DeviceClock {
 
 /// Where a communication kernel comes from.
 struct KernelOrigin {
-  const KinetoEvent* launch = nullptr;   // null: not in the trace
-  const CollectiveArgs* args = nullptr;  // of the trace or the join; null: no metadata
+  std::optional<CollectiveArgs> args = {};  // absent: no metadata
   bool deduced = false;  // only the annotation around the launch knows, no metadata of its own
   CommOp marked = CommOp::unknown;  // the operation that this annotation names
 };
 
-/// Joins kernels with their collective metadata: own arguments, then External id, then the
-/// record_param_comms operations that the launch moves, then the annotation around it. The trace
-/// and its launches must outlive it.
-class LaunchJoin {
- public:
-  LaunchJoin(const KinetoTrace& trace, const LaunchTimes& launches);
-
-  KernelOrigin origin_of(const KinetoEvent& kernel) const;
-
- private:
-  using EventsByThread =
-      std::unordered_map<std::int64_t, std::vector<const KinetoEvent*>>;  // by start
-
-  void sum_coalesced();
-  bool is_coalesced(const KinetoEvent& mark) const;
-  const CollectiveArgs* own_args(const KinetoEvent& kernel, const KinetoEvent* launch) const;
-  const CollectiveArgs* args_around(const KinetoEvent& launch) const;
-  const KinetoEvent* annotation_around(const KinetoEvent& launch) const;
-
-  const KinetoTrace& trace_;
-  const LaunchTimes& launches_;
-  std::unordered_map<std::uint64_t, const CollectiveArgs*> args_by_id_;  // by External id
-  std::unordered_map<std::uint64_t, CollectiveArgs> sums_;  // of one launch, by correlation
-  EventsByThread records_;  // record_param_comms operations that have arguments
-  EventsByThread marks_;    // all
-};
+/// Of each communication kernel, in the order of KinetoTrace::device: its own arguments, then
+/// External id, then the record_param_comms operations that the launch moves, then the annotation
+/// around it.
+std::vector<KernelOrigin> origins_of_kernels(const KinetoTrace& trace);
 
 // Private: which c10d operator issued a communication of Gloo or MPI. The annotation of the
 // communication names neither the operator nor the group.

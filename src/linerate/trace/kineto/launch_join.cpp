@@ -50,111 +50,138 @@ std::optional<CollectiveArgs> sum_of(const std::vector<const CollectiveArgs*>& p
   return sum;
 }
 
+/// Joins kernels with their collective metadata.
+class LaunchJoin {
+ public:
+  /// Indexes records by External id, and marks by thread and start. External ids are not used if
+  /// the file writes correlations there.
+  explicit LaunchJoin(const KinetoTrace& t) : trace_(t) {
+    const bool joins_ids = !external_ids_are_correlations(t);
+    for (const KinetoEvent& m : t.marks) {
+      marks_[m.tid].push_back(&m);
+      if (m.args < 0 || t.names[m.name].kind != NameKind::param_comms) continue;
+      records_[m.tid].push_back(&m);
+      if (joins_ids && m.external_id != 0) args_by_id_[m.external_id] = t.args_of(m);
+    }
+    for (EventsByThread* threads : {&records_, &marks_})
+      for (auto& [tid, marks] : *threads) std::ranges::sort(marks, {}, start_of);
+    sum_coalesced();
+  }
+
+  KernelOrigin origin_of(const KinetoEvent& kernel) const {
+    KernelOrigin origin;
+    const KinetoEvent* launch = trace_.launch_of(kernel);
+    const CollectiveArgs* args = own_args(kernel, launch);
+    origin.deduced = args == nullptr;
+    if (const KinetoEvent* mark = launch == nullptr ? nullptr : annotation_around(*launch)) {
+      origin.marked = trace_.names[mark->name].op;
+      if (origin.deduced) args = trace_.args_of(*mark);
+    }
+    if (args != nullptr) origin.args = *args;
+    return origin;
+  }
+
+ private:
+  using EventsByThread =
+      std::unordered_map<std::int64_t, std::vector<const KinetoEvent*>>;  // by start
+
+  bool is_coalesced(const KinetoEvent& mark) const {
+    return trace_.names[mark.name].text.ends_with(":coalesced");
+  }
+
+  /// Finds launches that move several collectives at once. Within an annotation "nccl:coalesced",
+  /// each collective writes its record, and one launch at the end moves all of them. Example:
+  /// records of 4, 8 and 2 MiB at 1, 2 and 3 ms, and a launch at 4 ms within the annotation. The
+  /// launch moves 14 MiB, unless another launch of the thread took the first records before.
+  void sum_coalesced() {
+    std::map<std::pair<std::int64_t, std::int64_t>, std::uint64_t> launches;  // by thread and start
+    for (const KinetoEvent& e : trace_.device)
+      if (const KinetoEvent* launch = trace_.launch_of(e);
+          launch != nullptr && is_communication_kernel(trace_, e))
+        launches[{launch->tid, launch->span.start_ns}] = e.correlation;
+    for (const auto& [tid, marks] : marks_)
+      for (const KinetoEvent* group : marks) {
+        const auto launch = launches.lower_bound({tid, group->span.start_ns});
+        if (!is_coalesced(*group) || launch == launches.end() || launch->first.first != tid ||
+            launch->first.second > group->span.end_ns)
+          continue;
+        const auto before = launch == launches.begin() ? launches.end() : std::prev(launch);
+        const bool is_first = before == launches.end() || before->first.first != tid;
+        const std::vector<const KinetoEvent*>& records = records_[tid];
+        auto record =
+            is_first ? records.begin() : end_of_marks_before(records, before->first.second);
+        std::vector<const CollectiveArgs*> parts;
+        for (; record != end_of_marks_before(records, launch->first.second); ++record)
+          parts.push_back(trace_.args_of(**record));
+        if (const auto sum = sum_of(parts)) sums_[launch->second] = *sum;
+      }
+  }
+
+  /// The collective's own metadata, in the order of the list at the head of this file. Last comes
+  /// the sum of the records that the launch moves together. Null: there is none.
+  const CollectiveArgs* own_args(const KinetoEvent& kernel, const KinetoEvent* launch) const {
+    if (kernel.args >= 0) return trace_.args_of(kernel);
+    if (const auto found = args_by_id_.find(kernel.external_id);
+        kernel.external_id != 0 && found != args_by_id_.end())
+      return found->second;
+    if (launch == nullptr) return nullptr;
+    if (const CollectiveArgs* around = args_around(*launch)) return around;
+    const auto sum = sums_.find(launch->correlation);
+    return sum == sums_.end() ? nullptr : &sum->second;
+  }
+
+  /// Calls `see` for the marks of the launching thread that begin at or before a launch, the last
+  /// one first, until it returns true. No more than `most`: farther back none contains the launch.
+  static void look_back(const EventsByThread& threads, const KinetoEvent& launch, int most,
+                        const auto& see) {
+    const auto thread = threads.find(launch.tid);
+    if (thread == threads.end()) return;
+    auto at = end_of_marks_before(thread->second, launch.span.start_ns);
+    for (int seen = 0; at != thread->second.begin() && seen < most; ++seen)
+      if (see(**--at)) return;
+  }
+
+  const CollectiveArgs* args_around(const KinetoEvent& launch) const {
+    const CollectiveArgs* args = nullptr;
+    look_back(records_, launch, 8, [&](const KinetoEvent& record) {
+      if (record.span.end_ns >= launch.span.start_ns) args = trace_.args_of(record);
+      return args != nullptr;
+    });
+    return args;
+  }
+
+  /// The innermost nccl:* annotation on the launching thread that contains the launch.
+  /// "nccl:coalesced" closes a group and carries nothing: the operation before it does.
+  const KinetoEvent* annotation_around(const KinetoEvent& launch) const {
+    const KinetoEvent* innermost = nullptr;
+    const KinetoEvent* before = nullptr;
+    look_back(marks_, launch, 64, [&](const KinetoEvent& mark) {
+      if (trace_.names[mark.name].kind != NameKind::comm_mark) return false;
+      if (innermost == nullptr && mark.span.end_ns >= launch.span.start_ns)
+        innermost = &mark;
+      else if (before == nullptr && mark.args >= 0)
+        before = &mark;
+      return false;
+    });
+    const bool coalesced = innermost != nullptr && is_coalesced(*innermost);
+    return coalesced && before != nullptr ? before : innermost;
+  }
+
+  const KinetoTrace& trace_;
+  std::unordered_map<std::uint64_t, const CollectiveArgs*> args_by_id_;  // by External id
+  std::unordered_map<std::uint64_t, CollectiveArgs> sums_;  // of one launch, by correlation
+  EventsByThread records_;  // record_param_comms operations that have arguments
+  EventsByThread marks_;    // all
+};
+
 }  // namespace
 
-/// Indexes records by External id, and marks by thread and start. External ids are not used if the
-/// file writes correlations there.
-LaunchJoin::LaunchJoin(const KinetoTrace& t, const LaunchTimes& launches)
-    : trace_(t), launches_(launches) {
-  const bool joins_ids = !external_ids_are_correlations(t);
-  for (const KinetoEvent& m : t.marks) {
-    marks_[m.tid].push_back(&m);
-    if (m.args < 0 || t.names[m.name].kind != NameKind::param_comms) continue;
-    records_[m.tid].push_back(&m);
-    if (joins_ids && m.external_id != 0) args_by_id_[m.external_id] = t.args_of(m);
-  }
-  for (EventsByThread* threads : {&records_, &marks_})
-    for (auto& [tid, marks] : *threads) std::ranges::sort(marks, {}, start_of);
-  sum_coalesced();
-}
-
-bool LaunchJoin::is_coalesced(const KinetoEvent& mark) const {
-  return trace_.names[mark.name].text.ends_with(":coalesced");
-}
-
-/// Finds launches that move several collectives at once. Within an annotation "nccl:coalesced",
-/// each collective writes its record, and one launch at the end moves all of them. Example: records
-/// of 4, 8 and 2 MiB at 1, 2 and 3 ms, and a launch at 4 ms within the annotation. The launch moves
-/// 14 MiB, unless another launch of the thread took the first records before.
-void LaunchJoin::sum_coalesced() {
-  std::map<std::pair<std::int64_t, std::int64_t>, std::uint64_t> launches;  // by thread and start
-  for (const KinetoEvent& e : trace_.device)
-    if (const KinetoEvent* launch = launches_.of(e.correlation);
-        launch != nullptr && is_communication_kernel(trace_, e))
-      launches[{launch->tid, launch->span.start_ns}] = e.correlation;
-  for (const auto& [tid, marks] : marks_)
-    for (const KinetoEvent* group : marks) {
-      const auto launch = launches.lower_bound({tid, group->span.start_ns});
-      if (!is_coalesced(*group) || launch == launches.end() || launch->first.first != tid ||
-          launch->first.second > group->span.end_ns)
-        continue;
-      const auto before = launch == launches.begin() ? launches.end() : std::prev(launch);
-      const bool is_first = before == launches.end() || before->first.first != tid;
-      const std::vector<const KinetoEvent*>& records = records_[tid];
-      auto record = is_first ? records.begin() : end_of_marks_before(records, before->first.second);
-      std::vector<const CollectiveArgs*> parts;
-      for (; record != end_of_marks_before(records, launch->first.second); ++record)
-        parts.push_back(trace_.args_of(**record));
-      if (const auto sum = sum_of(parts)) sums_[launch->second] = *sum;
-    }
-}
-
-KernelOrigin LaunchJoin::origin_of(const KinetoEvent& kernel) const {
-  KernelOrigin origin{.launch = launches_.of(kernel.correlation)};
-  origin.args = own_args(kernel, origin.launch);
-  origin.deduced = origin.args == nullptr;
-  if (origin.launch == nullptr) return origin;
-  if (const KinetoEvent* mark = annotation_around(*origin.launch)) {
-    origin.marked = trace_.names[mark->name].op;
-    if (origin.deduced) origin.args = trace_.args_of(*mark);
-  }
-  return origin;
-}
-
-/// The collective's own metadata, in the order of the list at the head of this file. Last comes the
-/// sum of the records that the launch moves together. Null: there is none.
-const CollectiveArgs* LaunchJoin::own_args(const KinetoEvent& kernel,
-                                           const KinetoEvent* launch) const {
-  if (kernel.args >= 0) return trace_.args_of(kernel);
-  if (const auto found = args_by_id_.find(kernel.external_id);
-      kernel.external_id != 0 && found != args_by_id_.end())
-    return found->second;
-  if (launch == nullptr) return nullptr;
-  if (const CollectiveArgs* around = args_around(*launch)) return around;
-  const auto sum = sums_.find(launch->correlation);
-  return sum == sums_.end() ? nullptr : &sum->second;
-}
-
-const CollectiveArgs* LaunchJoin::args_around(const KinetoEvent& launch) const {
-  const auto thread = records_.find(launch.tid);
-  if (thread == records_.end()) return nullptr;
-  constexpr int kNesting = 8;
-  auto at = end_of_marks_before(thread->second, launch.span.start_ns);
-  for (int seen = 0; at != thread->second.begin() && seen < kNesting; ++seen)
-    if (const KinetoEvent* m = *--at; m->span.end_ns >= launch.span.start_ns)
-      return trace_.args_of(*m);
-  return nullptr;
-}
-
-/// The innermost nccl:* annotation on the launching thread that contains the launch.
-/// "nccl:coalesced" closes a group and carries nothing: the operation before it does.
-const KinetoEvent* LaunchJoin::annotation_around(const KinetoEvent& launch) const {
-  const auto thread = marks_.find(launch.tid);
-  if (thread == marks_.end()) return nullptr;
-  constexpr int kNesting = 64;  // marks nest a few deep; farther back none contains the launch
-  const KinetoEvent* innermost = nullptr;
-  const KinetoEvent* before = nullptr;
-  auto at = end_of_marks_before(thread->second, launch.span.start_ns);
-  for (int seen = 0; at != thread->second.begin() && seen < kNesting; ++seen) {
-    const KinetoEvent* m = *--at;
-    if (trace_.names[m->name].kind != NameKind::comm_mark) continue;
-    if (innermost == nullptr && m->span.end_ns >= launch.span.start_ns)
-      innermost = m;
-    else if (before == nullptr && m->args >= 0)
-      before = m;
-  }
-  const bool coalesced = innermost != nullptr && is_coalesced(*innermost);
-  return coalesced && before != nullptr ? before : innermost;
+std::vector<KernelOrigin> origins_of_kernels(const KinetoTrace& trace) {
+  const LaunchJoin join(trace);
+  std::vector<KernelOrigin> origins;
+  for (const KinetoEvent& e : trace.device)
+    if (is_communication_kernel(trace, e)) origins.push_back(join.origin_of(e));
+  return origins;
 }
 
 // Operators and annotations are both sorted by start. Each operator takes the first annotation from

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdlib>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -149,8 +150,18 @@ class KinetoRecords {
  public:
   explicit KinetoRecords(KinetoTrace& out) : out_(out) {}
 
-  /// What the head of the file says of the groups may follow the events.
-  void finish() { out_.groups = resolve_groups(groups_, out_.configured, out_.world_size); }
+  /// What the head of the file says of the groups may follow the events, and a launch its kernel.
+  /// Of several launches of one correlation the last one of the file counts.
+  void finish() {
+    out_.groups = resolve_groups(groups_, out_.configured, out_.world_size);
+    std::unordered_map<std::uint64_t, std::int32_t> launches;  // by correlation
+    for (const KinetoEvent& launch : out_.launches)
+      launches[launch.correlation] = static_cast<std::int32_t>(&launch - out_.launches.data());
+    for (KinetoEvent& e : out_.device)
+      if (const auto launch = launches.find(e.correlation);
+          e.correlation != 0 && launch != launches.end())
+        e.launch = launch->second;
+  }
 
   /// May the arguments of this event be passed over? Most of a file is operators of the host.
   bool needs_no_args(EventCategory category, std::string_view name) {
@@ -344,7 +355,21 @@ class KinetoRecords {
   std::vector<GroupRecord> groups_;
 };
 
-/// Reads a document of events.
+/// The container that a value is. False: it is something else, such as null. Throws at damage.
+template <typename Container>
+bool holds(simdjson::simdjson_result<Container> found, Container& out) {
+  const error_code e = std::move(found).get(out);
+  if (e && e != simdjson::INCORRECT_TYPE) throw simdjson::simdjson_error(e);
+  return !e;
+}
+
+/// The text of a nested array, from its opening bracket to its end; empty if the value is none.
+std::string_view raw_list(ondemand::value value) {
+  ondemand::array list;
+  return holds(value.get_array(), list) ? std::string_view(list.raw_json()) : std::string_view();
+}
+
+/// Reads a document of events. simdjson throws where the text is damaged.
 class Scan {
  public:
   Scan(const std::string& source, const Progress& progress) : progress_(progress) {
@@ -353,65 +378,41 @@ class Scan {
 
   KinetoTrace read(const PaddedText& text) {
     text_begin_ = text.data();
-    const error_code error = read_document(text);
+    try {
+      ondemand::document doc =
+          parser_.iterate(text.data(), text.size(), text.size() + PaddedText::kPadding);
+      read_root(doc);
+      out_.end = saw_events_ ? ScanEnd::whole : ScanEnd::no_events;
+    } catch (const simdjson::simdjson_error& e) {
+      const bool no_memory = e.error() == simdjson::MEMALLOC || e.error() == simdjson::CAPACITY;
+      out_.end = no_memory ? ScanEnd::out_of_memory : ScanEnd::damaged;
+      out_.reason = simdjson::error_message(e.error());
+    }
     records_.finish();
-    out_.end = saw_events_ ? ScanEnd::whole : ScanEnd::no_events;
-    if (error) out_.end = ScanEnd::damaged;
-    if (error == simdjson::MEMALLOC || error == simdjson::CAPACITY)
-      out_.end = ScanEnd::out_of_memory;
-    out_.reason = simdjson::error_message(error);
     return std::move(out_);
   }
 
  private:
-  error_code read_document(const PaddedText& text) {
-    ondemand::document doc;
-    const std::size_t room = text.size() + PaddedText::kPadding;
-    if (auto e = parser_.iterate(text.data(), text.size(), room).get(doc)) return e;
-    return read_root(doc);
+  void read_root(ondemand::document& doc) {
+    const ondemand::json_type type = doc.type();
+    if (type == ondemand::json_type::array) return read_events(doc.get_array());
+    ondemand::object root = doc.get_object();
+    for (ondemand::field field : root) {
+      const char* key = field.key().raw();
+      if (key_is(key, "traceEvents")) {
+        read_events(field.value().get_array());
+      } else if (key_is(key, "baseTimeNanoseconds")) {
+        const auto base_ns = parse_whole(field.value().raw_json_token()).value_or(0);
+        out_.base_ns = std::abs(base_ns) > INT64_MAX / 4 ? 0 : base_ns;
+      } else if (key_is(key, "distributedInfo")) {
+        ondemand::object info;
+        if (field.value().get_object().get(info) == simdjson::SUCCESS) read_distributed(info);
+      }
+    }
   }
 
-  error_code read_root(ondemand::document& doc) {
-    ondemand::json_type type;
-    if (auto e = doc.type().get(type)) return e;
-    if (type == ondemand::json_type::array) {
-      ondemand::array events;
-      if (auto e = doc.get_array().get(events)) return e;
-      saw_events_ = true;
-      return read_events(events);
-    }
-    ondemand::object root;
-    if (auto e = doc.get_object().get(root)) return e;
-    for (auto entry : root) {
-      ondemand::field field;
-      if (auto e = std::move(entry).get(field)) return e;
-      if (auto e = read_root_field(field)) return e;
-    }
-    return simdjson::SUCCESS;
-  }
-
-  error_code read_root_field(ondemand::field& field) {
-    const char* key = field.key().raw();
-    if (key_is(key, "traceEvents")) {
-      ondemand::array events;
-      if (auto e = field.value().get_array().get(events)) return e;
-      saw_events_ = true;
-      return read_events(events);
-    }
-    if (key_is(key, "baseTimeNanoseconds")) {
-      const auto base_ns = parse_whole(field.value().raw_json_token()).value_or(0);
-      out_.base_ns = std::abs(base_ns) > INT64_MAX / 4 ? 0 : base_ns;
-    } else if (key_is(key, "distributedInfo")) {
-      ondemand::object info;
-      if (field.value().get_object().get(info) == simdjson::SUCCESS) return read_distributed(info);
-    }
-    return simdjson::SUCCESS;
-  }
-
-  error_code read_distributed(ondemand::object info) {
-    for (auto entry : info) {
-      ondemand::field field;
-      if (auto e = std::move(entry).get(field)) return e;
+  void read_distributed(ondemand::object info) {
+    for (ondemand::field field : info) {
       const char* key = field.key().raw();
       if (key_is(key, "rank"))
         out_.rank = small_number(field.value().raw_json_token());
@@ -419,121 +420,69 @@ class Scan {
         out_.world_size = small_number(field.value().raw_json_token());
       else if (key_is(key, "backend"))
         out_.backend = unquoted(field.value().raw_json_token());
-      else if (key_is(key, "pg_config")) {
-        std::string_view groups;
-        if (auto e = raw_list(field.value(), groups)) return e;
-        out_.configured = parse_configured_groups(groups);
-      }
+      else if (key_is(key, "pg_config"))
+        out_.configured = parse_configured_groups(raw_list(field.value()));
     }
-    return simdjson::SUCCESS;
   }
 
   /// One pass over the list. Elements that are no events are counted as strangers and passed over.
-  error_code read_events(ondemand::array events) {
-    for (auto element : events) {
-      ondemand::object event;
-      ondemand::value value;
-      if (auto e = std::move(element).get(value)) return e;
-      if (auto e = value.get_object().get(event)) {
-        if (e != simdjson::INCORRECT_TYPE) return e;
-        ++out_.strangers;  // a stray scalar or list between events
-        continue;
-      }
+  void read_events(ondemand::array events) {
+    saw_events_ = true;
+    for (ondemand::value value : events) {
       EventTokens tokens;
-      if (auto e = read_event(event, tokens)) return e;
+      if (ondemand::object event; holds(value.get_object(), event)) read_event(event, tokens);
       if (tokens.phase.empty() && tokens.category.empty()) {
-        ++out_.strangers;
+        ++out_.strangers;  // or a stray scalar or list between events
         continue;
       }
       if ((++out_.events & 0x3fff) == 0 && !tokens.name.empty() && progress_)
         progress_(to_index(tokens.name.data() - text_begin_));
     }
-    return simdjson::SUCCESS;
   }
 
   /// The keys of an event come in any order. An event of another phase than "X", or of no interest,
-  /// is left as soon as a key says so. The parser then skips the rest of it. Keys are told apart by
-  /// their first letter before they are compared.
-  error_code read_event(ondemand::object event, EventTokens& t) {
+  /// is left as soon as a key says so. The parser then skips the rest of it.
+  void read_event(ondemand::object event, EventTokens& t) {
     EventCategory category = EventCategory::unknown;
-    for (auto entry : event) {
-      ondemand::field field;
-      if (auto e = std::move(entry).get(field)) return e;
+    for (ondemand::field field : event) {
       const char* key = field.key().raw();
-      switch (key[0]) {
-        case 'p':
-          if (key_is(key, "ph")) {
-            t.phase = unquoted(field.value().raw_json_token());
-            if (t.phase != "X") return simdjson::SUCCESS;  // flows, metadata, counters, instants
-          }
-          break;
-        case 'c':
-          if (key_is(key, "cat")) {
-            t.category = unquoted(field.value().raw_json_token());
-            category = category_of(t.category);
-            if (category == EventCategory::ignored) return simdjson::SUCCESS;
-          }
-          break;
-        case 'n':
-          if (key_is(key, "name")) t.name = unquoted(field.value().raw_json_token());
-          break;
-        case 't':
-          if (key_is(key, "ts"))
-            t.ts = field.value().raw_json_token();
-          else if (key_is(key, "tid"))
-            t.tid = field.value().raw_json_token();
-          break;
-        case 'd':
-          if (key_is(key, "dur")) t.dur = field.value().raw_json_token();
-          break;
-        case 'a':
-          if (key_is(key, "args")) {
-            if (records_.needs_no_args(category, t.name))
-              break;  // most of the file: operators of the host
-            ondemand::object args;
-            if (auto e = field.value().get_object().get(args)) {
-              if (e == simdjson::INCORRECT_TYPE) break;  // null
-              return e;
-            }
-            if (auto e = read_args(args, category, t.args)) return e;
-          }
-          break;
-        default:
-          break;
+      if (key_is(key, "ph")) {
+        t.phase = unquoted(field.value().raw_json_token());
+        if (t.phase != "X") return;  // flows, metadata, counters, instants
+      } else if (key_is(key, "cat")) {
+        t.category = unquoted(field.value().raw_json_token());
+        category = category_of(t.category);
+        if (category == EventCategory::ignored) return;
+      } else if (key_is(key, "name")) {
+        t.name = unquoted(field.value().raw_json_token());
+      } else if (key_is(key, "ts")) {
+        t.ts = field.value().raw_json_token();
+      } else if (key_is(key, "tid")) {
+        t.tid = field.value().raw_json_token();
+      } else if (key_is(key, "dur")) {
+        t.dur = field.value().raw_json_token();
+      } else if (key_is(key, "args") && !records_.needs_no_args(category, t.name)) {
+        // Not reached for most of the file: operators of the host.
+        if (ondemand::object args; holds(field.value().get_object(), args))
+          read_args(args, category, t.args);
       }
     }
     if (t.phase == "X" && category != EventCategory::unknown) records_.event(category, t);
-    return simdjson::SUCCESS;
   }
 
   /// `category` may still be unknown when args come first: then everything is taken.
-  error_code read_args(ondemand::object args, EventCategory category, ArgTokens& a) {
+  void read_args(ondemand::object args, EventCategory category, ArgTokens& a) {
     const auto skipped = category == EventCategory::kernel    ? ArgList::tensors
                          : category == EventCategory::unknown ? ArgList::none
                                                               : ArgList::launch;
     const bool launches = category == EventCategory::launch;
-    for (auto entry : args) {
-      ondemand::field field;
-      if (auto e = std::move(entry).get(field)) return e;
+    for (ondemand::field field : args) {
       const ArgKey* key = arg_key_at(field.key().raw());
       if (key == nullptr) continue;
       const bool is_list = key->list != ArgList::none;
       if (is_list && (launches || key->list == skipped)) continue;
-      std::string_view& token = a.*(key->token);
-      if (!is_list)
-        token = field.value().raw_json_token();
-      else if (auto e = raw_list(field.value(), token))
-        return e;
+      a.*(key->token) = is_list ? raw_list(field.value()) : field.value().raw_json_token();
     }
-    return simdjson::SUCCESS;
-  }
-
-  /// The text of a nested array, from its opening bracket to its end.
-  static error_code raw_list(ondemand::value value, std::string_view& text) {
-    ondemand::array list;
-    if (auto e = value.get_array().get(list))
-      return e == simdjson::INCORRECT_TYPE ? simdjson::SUCCESS : e;
-    return list.raw_json().get(text);
   }
 
   KinetoTrace out_;

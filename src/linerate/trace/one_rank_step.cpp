@@ -26,6 +26,7 @@
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/contention/slowdown.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {
@@ -73,8 +74,7 @@ class Alone {
   }
 
   AloneSteps steps() const {
-    AloneSteps out{.job = without_shares(job_, left_out_, overlap_.during_transfers),
-                   .time = time()};
+    AloneSteps out{.job = without_shares(job_), .time = time()};
     // Under a hook, or after a turn, backward waits for exchanges. It may also wait for other
     // collectives. A rank alone does not, so these waits make no gradient ready later.
     if (out.time && exchanges_gradients(job_) &&
@@ -85,8 +85,7 @@ class Alone {
     find_typical_step(out.job);
     TypicalSteps own = typical_steps(out.job);
     out.forward_s = own.forward_s;
-    if (periods_)
-      own = typical_steps(without_shares(timed(), left_out_, overlap_.during_transfers));
+    if (periods_) own = typical_steps(without_shares(timed()));
     out.notes = std::move(own.notes);
     say_profiler(out.notes);
     return out;
@@ -114,10 +113,11 @@ class Alone {
     double most = 0;
     for (const RankActivity& rank : timed().ranks) {
       const SpanSet all = union_of(rank.may_communicate);
-      std::vector<double> steps;
-      for (const Span& window : windows_of_steps(rank))
-        steps.push_back(seconds_of(clipped(all, window)));
-      if (!steps.empty()) most = std::max(most, median(steps) / timed().updates);
+      if (rank.steps.empty()) continue;
+      const std::vector<double> steps = mapped(windows_of_steps(rank), [&](const Span& window) {
+        return seconds_of(clipped(all, window));
+      });
+      most = std::max(most, median(steps) / timed().updates);
     }
     return most;
   }
@@ -133,20 +133,21 @@ class Alone {
 
   /// The job whose steps T_1 is the median of: whole periods, if steps repeat every few.
   const Job& timed() const { return periods_ ? *periods_ : job_; }
-  Job without_shares(const Job& job, const Shares& shares,
-                     const std::vector<SpanSet>& beside) const {
-    return without(job, {{beside, shares.lost},
-                         {waits_, shares.waits},
-                         {between_operators_, shares.between},
-                         {gaps_, shares.gaps},
-                         {hook_, 1}});
+  std::vector<LeftOut> left_out(const Shares& shares, const std::vector<SpanSet>& beside) const {
+    return {{beside, shares.lost},
+            {waits_, shares.waits},
+            {between_operators_, shares.between},
+            {gaps_, shares.gaps},
+            {hook_, 1}};
+  }
+  Job without_shares(const Job& job) const {
+    return without(job, left_out(left_out_, overlap_.during_transfers));
   }
   double step_without(const Shares& shares, const std::vector<SpanSet>& beside) const {
+    const std::vector<LeftOut> all = left_out(shares, beside);
     const bool nothing =
-        none(hook_) && (shares.lost == 0 || none(beside)) && (shares.waits == 0 || none(waits_)) &&
-        (shares.between == 0 || none(between_operators_)) && (shares.gaps == 0 || none(gaps_));
-    return nothing ? recorded_.step_s->value
-                   : typical_steps(without_shares(timed(), shares, beside)).step_s->value;
+        std::ranges::all_of(all, [](const LeftOut& l) { return l.share == 0 || none(l.spans); });
+    return nothing ? recorded_.step_s->value : typical_steps(without(timed(), all)).step_s->value;
   }
 
   doc::Bounded as_recorded() const {
@@ -191,8 +192,7 @@ class Alone {
   /// squares of their errors add up, with that of the median's own error. `least`: T_1 with all
   /// parts as small as may be, below which no interval goes. No interval if nothing is uncertain.
   doc::Bounded with_interval(double step_s, const std::vector<double>& ends, double least) const {
-    const doc::Bounded median =
-        *typical_steps(without_shares(timed(), left_out_, overlap_.during_transfers)).step_s;
+    const doc::Bounded median = *typical_steps(without_shares(timed())).step_s;
     double below = median.value - *median.low, above = *median.high - median.value;
     const double lowest = std::max(0.0, std::min(least, step_s) - below);
     for (const double end : ends)
@@ -263,8 +263,8 @@ class Alone {
 
 /// Elements and types of the gradients, in any order.
 std::vector<std::pair<std::int64_t, DType>> sizes_of(const Job& job) {
-  std::vector<std::pair<std::int64_t, DType>> sizes;
-  for (const GradientRecord& g : job.gradients) sizes.emplace_back(g.elements, g.dtype);
+  auto sizes =
+      mapped(job.gradients, [](const GradientRecord& g) { return std::pair(g.elements, g.dtype); });
   std::ranges::sort(sizes);
   return sizes;
 }

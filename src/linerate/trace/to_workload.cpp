@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -28,8 +29,6 @@
 
 namespace linerate::trace {
 namespace {
-
-double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 /// Counts the layers with a matrix whose factors no operator told.
 void say_unknown_factors(const Job& job, std::vector<std::string>& notes) {
@@ -58,7 +57,7 @@ void from_records(const Job& job, doc::Workload& w) {
     doc::Layer layer;
     layer.name = layer_name(job, i);
     layer.kind = l.kind;
-    layer.backward_s = seconds(l.backward_ns);
+    layer.backward_s = in_seconds(l.backward_ns);
     w.layers.push_back(layer);
     if (!l.block) continue;
     w.blocks.push_back(*l.block);
@@ -72,7 +71,7 @@ void from_records(const Job& job, doc::Workload& w) {
     out.dtype = g.dtype;
     out.layer = layers - 1 - g.layer;
     out.registration = static_cast<int>(job.gradients.size() - 1 - i);
-    out.ready_s = seconds(g.ready_ns);
+    out.ready_s = in_seconds(g.ready_ns);
     if (g.rows > 0) out.rows = g.rows;
     out.turn = g.turn;
     w.gradients.push_back(out);
@@ -101,12 +100,11 @@ std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r,
     const Communication& c = r.communications[i];
     if (c.step < 0 || !c.gradients || !carries_gradients(c.op) || c.bytes < 4) continue;
     if (purposes[i] != SentFor::gradients) continue;
-    const StepSpan& step = last_mark(r.steps[to_index(c.step)]);
-    const std::int64_t start = step.on_device.value_or(step.span).start_ns;
+    const std::int64_t start = last_mark(r.steps[to_index(c.step)]).time().start_ns;
     const std::int64_t ready = asked_ns(c);
     const auto [at, fresh] = begin.try_emplace(c.step, std::min(start, ready));
     steps[c.step].sizes.emplace_back(c.bytes, c.dtype.value_or(DType::f32));
-    steps[c.step].ready_s.push_back(seconds(std::max<std::int64_t>(0, ready - at->second)));
+    steps[c.step].ready_s.push_back(in_seconds(std::max<std::int64_t>(0, ready - at->second)));
   }
   return steps;
 }
@@ -150,8 +148,7 @@ bool from_buckets(const Job& job, const std::vector<std::vector<SentFor>>& purpo
     std::vector<double> steps;
     const std::vector<Span> windows = windows_of_steps(r);
     for (std::size_t i = 0; i < windows.size(); ++i) {
-      const StepSpan& last = last_mark(r.steps[i]);
-      const std::int64_t start = last.on_device.value_or(last.span).start_ns;
+      const std::int64_t start = last_mark(r.steps[i]).time().start_ns;
       steps.push_back(
           seconds_of(clipped(busy, {std::max(start, windows[i].start_ns), windows[i].end_ns})));
     }
@@ -340,116 +337,77 @@ struct OwnStep {
   double pause_s = 0;  // the longest time in which neither host nor device did anything
 };
 
-/// Leaves out steps that the recording's end cut, unless all were cut.
-std::vector<OwnStep> without_cut(std::vector<OwnStep> steps) {
-  const auto cut = [](const OwnStep& s) { return s.cut; };
-  if (!std::ranges::all_of(steps, cut)) std::erase_if(steps, cut);
-  return steps;
-}
-
-/// A rank without its communication.
-class TimeAlone {
- public:
-  TimeAlone(const RankActivity& r, bool on_device) : rank_(r), compute_(at_work(r, on_device)) {
-    const SpanSet communication = communication_times(r);
-    exposed_ = doc::exposed_communication(communication, compute_);
-    busy_ =
-        union_of(union_of(compute_, communication), union_of(union_of(r.copies), union_of(r.host)));
-  }
-
-  double seconds_in(Span window) const {
-    return std::max(0.0, window.seconds() - seconds_of(clipped(exposed_, window)));
-  }
-
-  std::vector<OwnStep> steps() const {
-    const std::vector<Span> windows = windows_of_steps(rank_);
-    std::vector<OwnStep> own;
-    for (std::size_t i = 0; i < rank_.steps.size(); ++i) {
-      const StepSpan& step = rank_.steps[i];
+/// A rank that has steps, without its communication: each step, and medians over them. Steps that
+/// the recording's end cut are left out, unless all were cut.
+struct RankAlone {
+  RankAlone(const RankActivity& r, bool on_device) : rank(r) {
+    const SpanSet compute = at_work(r, on_device), communication = communication_times(r);
+    exposed = doc::exposed_communication(communication, compute);
+    const SpanSet host = union_of(r.host);
+    const SpanSet busy =
+        union_of(union_of(compute, communication), union_of(union_of(r.copies), host));
+    const std::vector<Span> windows = windows_of_steps(r);
+    for (std::size_t i = 0; i < r.steps.size(); ++i) {
+      const StepSpan& step = r.steps[i];
       // Without the device the step's own length, as its mark has it; what it sent may be exposed
       // until the next one.
-      const Span whole = step.on_device.value_or(step.span);
-      const double exposed = seconds_of(clipped(exposed_, windows[i]));
-      own.push_back({.label = step.label(),
-                     .cut = step.cut || step.partial,
-                     .seconds = std::max(0.0, whole.seconds() - exposed),
-                     .pause_s = longest_pause(whole)});
+      const Span whole = step.time();
+      const SpanSet pauses = difference_of({whole}, clipped(busy, whole));
+      steps.push_back(
+          {.label = step.label(),
+           .cut = !step.is_whole(),
+           .seconds = std::max(0.0, whole.seconds() - seconds_of(clipped(exposed, windows[i]))),
+           .pause_s = pauses.empty() ? 0 : std::ranges::max(mapped(pauses, &Span::seconds))});
     }
-    return without_cut(std::move(own));
+    if (!std::ranges::all_of(steps, &OwnStep::cut))
+      std::erase_if(steps, std::mem_fn(&OwnStep::cut));
+    const std::vector<double> all_s = mapped(steps, &OwnStep::seconds);
+    // The order statistics between which the median lies in 90 % of cases.
+    const double around =
+        std::min(0.5, kNormal90 / 2 / std::sqrt(static_cast<double>(all_s.size())));
+    seconds = {median(all_s), quantile(all_s, 0.5 - around), quantile(all_s, 0.5 + around)};
+    pause_s = median(mapped(steps, &OwnStep::pause_s));
+    host_s = median(
+        mapped(r.steps, [&host](const StepSpan& s) { return seconds_of(clipped(host, s.span)); }));
   }
 
-  /// When this step began, on the device if that is known.
-  std::int64_t start_of(std::int32_t step) const {
-    const StepSpan& s = rank_.steps[to_index(step)];
-    return s.on_device.value_or(s.span).start_ns;
+  std::string name() const {
+    return rank.rank < 0 ? rank.source : fmt::format("rank {}", rank.rank);
   }
 
-  /// The host at work in a step, the median: not in what it waited for outside of operators.
-  double host_s() const {
-    const SpanSet host = union_of(rank_.host);
-    std::vector<double> seconds;
-    for (const StepSpan& s : rank_.steps) seconds.push_back(seconds_of(clipped(host, s.span)));
-    return seconds.empty() ? 0 : median(seconds);
-  }
-
- private:
-  double longest_pause(Span window) const {
-    double longest = 0;
-    for (const Span& s : difference_of({window}, clipped(busy_, window)))
-      longest = std::max(longest, s.seconds());
-    return longest;
-  }
-
-  const RankActivity& rank_;
-  SpanSet compute_, exposed_, busy_;
-};
-
-/// Medians over the steps of a rank, and between what that of the seconds lies.
-struct Medians {
-  doc::Bounded seconds;
+  const RankActivity& rank;
+  SpanSet exposed;
+  std::vector<OwnStep> steps;
+  doc::Bounded seconds;  // the median, and between what it lies
   double pause_s = 0;
+  double host_s = 0;  // the host at work: not in what it waited for outside of operators
 };
-
-Medians medians_of(const std::vector<OwnStep>& steps) {
-  std::vector<double> seconds, pauses;
-  for (const OwnStep& s : steps) seconds.push_back(s.seconds), pauses.push_back(s.pause_s);
-  // The order statistics between which the median lies in 90 % of cases.
-  const double around =
-      std::min(0.5, kNormal90 / 2 / std::sqrt(static_cast<double>(seconds.size())));
-  return {{median(seconds), quantile(seconds, 0.5 - around), quantile(seconds, 0.5 + around)},
-          median(pauses)};
-}
 
 /// Steps of all ranks without communication, and what stands out among them.
 class Finder {
  public:
-  explicit Finder(const Job& job) : job_(job) {
-    for (const RankActivity& r : job.ranks) {
-      const TimeAlone& own = own_.emplace_back(r, !job.cpu_device);
-      steps_.push_back(own.steps());
-      medians_.push_back(steps_.back().empty() ? std::nullopt
-                                               : std::optional(medians_of(steps_.back())));
-    }
+  explicit Finder(const Job& job) : job_(job), updates_(job.updates) {
+    for (const RankActivity& r : job.ranks)
+      if (!r.steps.empty()) ranks_.emplace_back(r, !job.cpu_device);
   }
 
   TypicalSteps find() const {
     TypicalSteps found;
-    std::vector<double> totals, lows, highs, forwards, hosts;
-    const double updates = job_.updates;
-    for (std::size_t r = 0; r < medians_.size(); ++r) {
-      if (!medians_[r]) continue;
-      totals.push_back(medians_[r]->seconds.value / updates);
-      lows.push_back(*medians_[r]->seconds.low / updates);
-      highs.push_back(*medians_[r]->seconds.high / updates);
-      hosts.push_back(own_[r].host_s() / updates);
-      found.steps += steps_[r].size() * to_index(job_.updates);
+    if (ranks_.empty()) return found;
+    const auto typical = [this](const auto& of_rank) {
+      return typical_of_ranks(
+          mapped(ranks_, [&](const RankAlone& r) { return of_rank(r) / updates_; }));
+    };
+    const double step_s = typical([](const RankAlone& r) { return r.seconds.value; });
+    const double low_s = typical([](const RankAlone& r) { return *r.seconds.low; });
+    const double high_s = typical([](const RankAlone& r) { return *r.seconds.high; });
+    found.step_s = doc::Bounded{step_s, std::min(step_s, low_s), std::max(step_s, high_s)};
+    found.host_s = typical([](const RankAlone& r) { return r.host_s; });
+    std::vector<double> forwards;
+    for (const RankAlone& r : ranks_) {
+      found.steps += r.steps.size() * to_index(job_.updates);
       if (const auto forward = forward_of(r)) forwards.push_back(*forward);
     }
-    if (totals.empty()) return found;
-    const double step_s = typical_of_ranks(totals);
-    found.step_s = doc::Bounded{step_s, std::min(step_s, typical_of_ranks(lows)),
-                                std::max(step_s, typical_of_ranks(highs))};
-    found.host_s = typical_of_ranks(hosts);
     if (!forwards.empty()) found.forward_s = typical_of_ranks(forwards);
     say_slow_ranks(step_s, found.notes);
     say_slow_steps(found.notes);
@@ -459,41 +417,34 @@ class Finder {
 
  private:
   /// What comes before the last pass of a step.
-  std::optional<double> forward_of(std::size_t r) const {
-    std::vector<double> times;
-    for (const BackwardPass* pass : exchanging_passes(job_, job_.ranks[r])) {
-      const std::int64_t start = own_[r].start_of(pass->step);
-      times.push_back(own_[r].seconds_in({start, std::max(start, pass->span.start_ns)}));
-    }
-    return times.empty() ? std::nullopt : std::optional(median(times));
-  }
-
-  std::string rank_name(std::size_t r) const {
-    return job_.ranks[r].rank < 0 ? job_.ranks[r].source
-                                  : fmt::format("rank {}", job_.ranks[r].rank);
+  std::optional<double> forward_of(const RankAlone& r) const {
+    const auto passes = exchanging_passes(job_, r.rank);
+    if (passes.empty()) return std::nullopt;
+    return median(mapped(passes, [&r](const BackwardPass* pass) {
+      const std::int64_t start = r.rank.steps[to_index(pass->step)].time().start_ns;
+      const Span before{start, std::max(start, pass->span.start_ns)};
+      return std::max(0.0, before.seconds() - seconds_of(clipped(r.exposed, before)));
+    }));
   }
 
   void say_slow_ranks(double step_s, std::vector<std::string>& notes) const {
-    for (std::size_t r = 0; r < medians_.size(); ++r) {
-      const double more = medians_[r] ? medians_[r]->seconds.value / job_.updates - step_s : 0;
+    for (const RankAlone& r : ranks_) {
+      const double more = r.seconds.value / updates_ - step_s;
       if (more <= kWorthSaying * step_s) continue;
-      const bool pauses = medians_[r]->pause_s > kWorthSaying * medians_[r]->seconds.value;
+      const bool pauses = r.pause_s > kWorthSaying * r.seconds.value;
       notes.push_back(fmt::format(
           "{} takes {} longer for itself in each step than T_1, which leaves it out: a "
           "sleep, a slow loader or a slower device{}",
-          rank_name(r), format_time(more),
-          pauses
-              ? fmt::format("; nothing runs for {} of the step", format_time(medians_[r]->pause_s))
-              : ""));
+          r.name(), format_time(more),
+          pauses ? fmt::format("; nothing runs for {} of the step", format_time(r.pause_s)) : ""));
     }
   }
 
   void say_slow_steps(std::vector<std::string>& notes) const {
-    for (std::size_t r = 0; r < steps_.size(); ++r) {
-      if (!medians_[r]) continue;
-      const double usual = medians_[r]->seconds.value;
+    for (const RankAlone& r : ranks_) {
+      const double usual = r.seconds.value;
       std::vector<std::string> slow;
-      for (const OwnStep& s : steps_[r])
+      for (const OwnStep& s : r.steps)
         if (s.seconds - usual > kWorthSaying * usual)
           slow.push_back(
               fmt::format("step {} by {}{}", s.label, format_time(s.seconds - usual),
@@ -507,17 +458,14 @@ class Finder {
       notes.push_back(fmt::format(
           "{}: these steps took longer for themselves than the median, so T_1 leaves the extra "
           "time out: {}{}",
-          rank_name(r), join(slow, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
+          r.name(), join(slow, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
     }
   }
 
   /// What repeats in every step belongs to T_1, however idle.
   void say_pauses(double step_s, std::vector<std::string>& notes) const {
-    std::vector<double> pauses;
-    for (const auto& medians : medians_)
-      if (medians) pauses.push_back(medians->pause_s);
-    const double pause = typical_of_ranks(std::move(pauses));
-    if (pause > kWorthSaying * step_s * job_.updates)
+    const double pause = typical_of_ranks(mapped(ranks_, &RankAlone::pause_s));
+    if (pause > kWorthSaying * step_s * updates_)
       notes.push_back(
           fmt::format("T_1 includes a pause of {} that repeats in every {}, in which neither host "
                       "nor device does anything (a sleep, or waiting for data)",
@@ -526,9 +474,8 @@ class Finder {
   }
 
   const Job& job_;
-  std::vector<TimeAlone> own_;
-  std::vector<std::vector<OwnStep>> steps_;
-  std::vector<std::optional<Medians>> medians_;  // absent: no step is marked
+  double updates_;
+  std::vector<RankAlone> ranks_;
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 //
 // 1. exposed communication, which is measured
 // 2. the work of a hook on the exchange, which a rank alone does not need
-// 3. what computation lost because data moved at the same time (contention/overlap.hpp)
+// 3. what computation lost because data moved at the same time (contention/slowdown.hpp)
 // 4. waits of the device for a host that could keep ahead of it
 // 5. half of the time between kernels, which a profiler lengthens
 //

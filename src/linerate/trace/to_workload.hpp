@@ -23,7 +23,7 @@ doc::Workload workload_of(Job job, const std::string& name, std::vector<std::str
 
 // Private: the steps of a job's ranks, each without its exposed communication.
 
-/// Medians over the steps of a rank, typical of ranks (job/typical_step.hpp), in seconds for one
+/// Medians over the steps of a rank, typical of ranks (job/periods.hpp), in seconds for one
 /// update of the parameters. Steps that the recording's end cut count only if there are no others.
 struct TypicalSteps {
   std::optional<doc::Bounded> step_s;  // absent: no step is marked
@@ -45,7 +45,7 @@ struct AloneSteps {
   /// longer compare.
   Job job;
   /// Of one update of the parameters. It is the median over the steps of a rank, typical of ranks
-  /// (job/typical_step.hpp). If steps repeat every few, it is over whole periods (job/periods.hpp).
+  /// (job/periods.hpp). If steps repeat every few, it is over whole periods (job/periods.hpp).
   /// Absent: no step is marked.
   std::optional<OneRankTime> time;
   /// Before the backward pass that ends in an exchange. Absent: no such pass is in the trace.

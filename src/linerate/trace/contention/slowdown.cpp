@@ -263,7 +263,7 @@ Job without(Job job, const std::vector<LeftOut>& all) {
 // it.
 //
 // Communication counts only while data moved. Waiting for another rank slows no computation.
-// Transfers come from matched collectives: their last ns on each rank (explain/transfers.hpp).
+// Transfers come from matched collectives: their last ns on each rank (explain/lateness.hpp).
 
 namespace {
 

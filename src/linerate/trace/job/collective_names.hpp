@@ -36,7 +36,7 @@ std::optional<ElementType> element_type_of(std::string_view type);
 
 // Private: which ranks a process group has, from what events and the head of a trace say about it.
 // Ranks must agree on a name for the group, or their collectives are not matched
-// (explain/match.hpp). PyTorch's own name is not enough: "tp" may be several groups of one job.
+// (explain/program.hpp). PyTorch's own name is not enough: "tp" may be several groups of one job.
 
 /// A list of numbers that PyTorch writes as text and cuts above 30 items. It then has the first 30
 /// and "...", or the first 29, "..." and the last. A cut list is never taken for the whole.

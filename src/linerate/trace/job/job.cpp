@@ -52,7 +52,7 @@ std::vector<Span> windows_of_steps(const RankActivity& rank) {
 }
 
 // Work is visited by start. `before` is the span that ended last, so a gap is from its end to the
-// next start. Kineto's phases and those of Timelines are filled in here (kineto/phases.cpp,
+// next start. Kineto's phases and those of Timelines are filled in here (kineto/kineto_job.cpp,
 // timeline/timeline_job.cpp).
 
 namespace {

@@ -119,11 +119,10 @@ Communicates kernel_communicates(std::string_view lower) {
   if (std::ranges::any_of(kOperators, [lower](std::string_view o) { return lower.starts_with(o); }))
     return Communicates::no;
   if (line_in(kKernels, lower) != nullptr) return Communicates::yes;
-  return std::ranges::any_of(
-             kSounds,
-             [lower](std::string_view s) { return lower.find(s) != std::string_view::npos; })
-             ? Communicates::maybe
-             : Communicates::no;
+  const auto is_in_name = [lower](std::string_view s) {
+    return lower.find(s) != std::string_view::npos;
+  };
+  return std::ranges::any_of(kSounds, is_in_name) ? Communicates::maybe : Communicates::no;
 }
 
 /// A library's line may say what all of its kernels do. Otherwise the first part of the list that

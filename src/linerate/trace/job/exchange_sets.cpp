@@ -367,11 +367,9 @@ FullSteps full_steps(const RankActivity& rank) {
 
 void find_partial_steps(Job& job) {
   FullSteps on_any;  // on some rank
-  std::vector<FullSteps> ranks;
-  for (const RankActivity& rank : job.ranks) {
-    ranks.push_back(full_steps(rank));
-    for (const auto& [number, full] : ranks.back()) on_any[number] |= full;
-  }
+  const std::vector<FullSteps> ranks = mapped(job.ranks, full_steps);
+  for (const FullSteps& rank : ranks)
+    for (const auto& [number, full] : rank) on_any[number] |= full;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const auto partial = [&](const StepSpan& s) {
       return !ranks[r].at(s.number) && on_any.at(s.number);

@@ -479,6 +479,13 @@ std::vector<const BackwardPass*> last_passes(const RankActivity& rank) {
   return mapped(last, [](const auto& of_step) { return of_step.second; });
 }
 
+/// Those of them that have these gradients.
+std::vector<const BackwardPass*> passes_like(const Signature& usual, const RankActivity& rank) {
+  std::vector<const BackwardPass*> passes = last_passes(rank);
+  std::erase_if(passes, [&](const BackwardPass* p) { return signature_of(p->gradients) != usual; });
+  return passes;
+}
+
 /// The median of `time_of(pass)` over each rank's passes, typical of the ranks, in ns.
 std::int64_t typical(const std::vector<std::vector<const BackwardPass*>>& ranks,
                      const auto& time_of) {
@@ -523,10 +530,7 @@ double typical_of_ranks(std::vector<double> values) {
 }
 
 std::vector<const BackwardPass*> exchanging_passes(const Job& job, const RankActivity& rank) {
-  std::vector<const BackwardPass*> passes = last_passes(rank);
-  const Signature usual = signature_of(job.gradients);
-  std::erase_if(passes, [&](const BackwardPass* p) { return signature_of(p->gradients) != usual; });
-  return passes;
+  return passes_like(signature_of(job.gradients), rank);
 }
 
 /// Medians of each gradient are taken by themselves, so their order could break by a little. Ready
@@ -541,9 +545,8 @@ void find_typical_step(Job& job) {
   std::vector<std::vector<const BackwardPass*>> ranks;
   const BackwardPass* any = nullptr;
   for (const RankActivity& r : job.ranks) {
-    std::vector<const BackwardPass*>& mine = ranks.emplace_back();
-    for (const BackwardPass* p : last_passes(r))
-      if (signature_of(p->gradients) == usual) mine.push_back(any = p);
+    ranks.push_back(passes_like(usual, r));
+    if (!ranks.back().empty()) any = ranks.back().back();
   }
   job.gradients = any->gradients;
   job.layers = any->layers;

@@ -67,8 +67,8 @@ void add_phases(RankActivity& rank, std::vector<PhaseSpan> work) {
 }
 
 /// A number that is equal for the same work in different steps. Coders on a lane of their own get
-/// 0, which means unknown. They slow the computation that runs with them, so contention/slowdown.hpp
-/// must not compare it.
+/// 0, which means unknown. They slow the computation that runs with them, so
+/// contention/slowdown.hpp must not compare it.
 std::uint64_t name_of_work(const doc::Timeline& t, const doc::Event& e) {
   if (e.resource == doc::Resource::codec) return 0;
   const std::uint64_t name = e.name >= 0 ? hash_bytes(t.names[to_index(e.name)]) : kHashStart;

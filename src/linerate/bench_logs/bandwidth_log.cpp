@@ -22,58 +22,81 @@
 namespace linerate::bench_logs {
 
 // How many ranks ran, and how many of them on a node. With one communicator, the highest listed
-// number plus one is the count. With several groups, numbers run over all of them, so the lines of
-// the largest group are counted.
+// number plus one is the count, because lines get lost: with those of ranks 0, 1 and 3 there are
+// four. With several groups, numbers run over all of them, so the lines of the largest are counted.
 //
 // Example: 8 ranks, with 4 lines of node1, 2 of node2 and two lines lost. There are two hosts, and
 // the fullest one has 4 lines. 4 x 2 is 8, so four ranks share a node. With 3 lines of node1 this
-// would not hold, and the answer is unknown.
+// would not hold. The device of the last listed rank may say it then: rank 7 on device 7 ends a
+// node of eight. Otherwise the answer is unknown.
 
-void ListedRanks::add(double rank, double group, std::string_view host, std::string_view device) {
-  const auto is_number = [](double n) { return n >= 0 && n < kMostRanks && n == std::floor(n); };
-  if (!is_number(rank)) return;
-  highest_rank_ = std::max(highest_rank_, static_cast<int>(rank));
-  Group& g = groups_[is_number(group) ? static_cast<int>(group) : 0];
-  ++g.lines;
-  if (host.empty()) return;
-  ++g.of_host[std::string(host)];
-  const double number = number_of(device).value_or(-1);
-  if (is_number(number) && rank == highest_rank_) last_device_ = static_cast<int>(number);
-  if (!device.empty() && !devices_.emplace(host, device).second) one_name_for_several_ = true;
+namespace {
+
+using Listed = std::vector<RankLine>;
+
+Listed largest_group(const Listed& lines) {
+  std::map<int, Listed> groups;
+  for (const RankLine& line : lines) groups[line.group].push_back(line);
+  const auto size = [](const auto& group) { return group.second.size(); };
+  return std::ranges::max_element(groups, {}, size)->second;
 }
 
-const ListedRanks::Group& ListedRanks::largest() const {
-  const auto lines = [](const auto& group) { return group.second.lines; };
-  return std::ranges::max_element(groups_, {}, lines)->second;
+const RankLine& highest_rank(const Listed& lines) {
+  return *std::ranges::max_element(lines, {}, &RankLine::rank);
 }
 
-std::optional<int> ListedRanks::ranks() const {
-  if (ranks_ || groups_.empty()) return ranks_;
-  // Numbers run over all groups, and each group has a communicator of its own.
-  return groups_.size() == 1 ? highest_rank_ + 1 : largest().lines;
+/// Ranks of one communicator; nullopt: nothing is listed.
+std::optional<int> listed_ranks(const BandwidthRun& run) {
+  if (run.ranks > 0) return run.ranks;
+  if (run.listed.empty()) return std::nullopt;
+  const Listed group = largest_group(run.listed);
+  return group.size() == run.listed.size() ? highest_rank(group).rank + 1
+                                           : static_cast<int>(group.size());
 }
 
-std::pair<int, std::string> ListedRanks::ranks_per_node(int ranks) const {
-  if (ranks_per_node_ || groups_.empty()) return {ranks_per_node_.value_or(0), ""};
-  const Group& group = largest();
+/// Whether two ranks have one device of one host, so that one name stands for several machines.
+bool hosts_share_names(const Listed& lines) {
+  std::set<std::pair<std::string, std::string>> devices;
+  return std::ranges::any_of(lines, [&](const RankLine& line) {
+    return !line.host.empty() && !line.device.empty() &&
+           !devices.emplace(line.host, line.device).second;
+  });
+}
+
+/// Ranks on each node; 0 if the hosts do not say: they are absent, uneven, or have one name for
+/// several machines. The text says what is taken for granted; empty: nothing.
+std::pair<int, std::string> ranks_per_node(const BandwidthRun& run, int ranks) {
+  if (run.ranks > 0 || run.listed.empty()) return {run.ranks_per_node, ""};
+  const Listed group = largest_group(run.listed);
+  const bool is_cut = group.size() == run.listed.size() && std::ssize(group) < ranks;
+  std::map<std::string, int> of_host;
   int taken = 0;
-  for (const auto& [host, count] : group.of_host) taken = std::max(taken, count);
-  const bool is_cut = groups_.size() == 1 && group.lines < ranks;
-  const int devices = last_device_ + 1;
-  const bool ends_node = (highest_rank_ + 1) % devices == 0 && ranks % devices == 0;
+  for (const RankLine& line : group)
+    if (!line.host.empty()) taken = std::max(taken, ++of_host[line.host]);
+  const RankLine& last = highest_rank(run.listed);
+  const int devices = count_of(last.device, 0).value_or(0) + 1;
+  const bool ends_node = devices > 1 && (last.rank + 1) % devices == 0 && ranks % devices == 0;
   // Holds when lines were lost, too: as many on every host as on the one that is listed whole.
-  if (taken * std::ssize(group.of_host) != ranks)
-    taken = is_cut && devices > 1 && ends_node ? devices : 0;
-  if (one_name_for_several_ || ranks < 1) taken = 0;
+  if (taken * std::ssize(of_host) != ranks) taken = is_cut && ends_node ? devices : 0;
+  if (ranks < 1 || hosts_share_names(run.listed)) taken = 0;
   if (!is_cut) return {taken, ""};
-  const std::string listed =
-      fmt::format("{} of {} ranks {} listed", group.lines, ranks, group.lines == 1 ? "is" : "are");
+  const std::string listed = fmt::format("{} of {} ranks {} listed", group.size(), ranks,
+                                         group.size() == 1 ? "is" : "are");
   if (taken > 0)
     return {taken, fmt::format("{}: taken as {} on each node; if that is wrong, give "
                                "--ranks-per-node",
                                listed, taken)};
   return {0, listed + ": the number that share a node is not known; give --ranks-per-node"};
 }
+
+/// "4", "14 to 19" or "20 or more".
+std::string ranks_text(const Interval& ranks) {
+  if (ranks.single()) return fmt::format("{:g}", ranks.low);
+  return ranks.high < kMostRanks ? fmt::format("{:g} to {:g}", ranks.low, ranks.high)
+                                 : fmt::format("{:g} or more", ranks.low);
+}
+
+}  // namespace
 
 // Printed bandwidths tell the number of ranks. busbw = algbw * factor, and the factor depends on n:
 // 2 (n-1)/n for all-reduce, (n-1)/n for gathers and scatters (nccl-tests, doc/PERFORMANCE.md).
@@ -144,7 +167,7 @@ Interval ratio_of(const BandwidthRow& row, double unit_s, double blur) {
 /// How many pieces of `count` elements the size holds, if that is a whole number.
 std::optional<double> pieces_of(const BandwidthRow& row) {
   if (row.count.value_or(0) <= 0) return std::nullopt;
-  const double pieces = row.bytes / (*row.count * static_cast<double>(size_of(row.dtype)));
+  const double pieces = row.bytes / (*row.count * static_cast<double>(size_of(*row.dtype)));
   return pieces >= 1 && pieces == std::floor(pieces) ? std::optional(pieces) : std::nullopt;
 }
 
@@ -219,13 +242,17 @@ Interval ranks_of(BusFactor factor, const Interval& ratio) {
 
 namespace {
 
+/// The tests that titles name, without mentions: the most credible first, the last of equals first.
+auto believed_titles(const BandwidthRun& run) {
+  return std::ranges::subrange(run.titles.upper_bound(TitleStrength::mention), run.titles.end()) |
+         std::views::reverse | std::views::values;
+}
+
 Candidates possible_tests(const BandwidthRun& run, Rows rows, double unit_s,
                           const CollectiveLogOptions& options) {
   const auto is_named = [&](const BandwidthTest& test) {
-    if (options.collective) return test.collective == options.collective;
-    return std::ranges::any_of(run.titles, [&](const TestTitle& title) {
-      return title.first != TitleStrength::mention && title.second == &test;
-    });
+    return options.collective ? test.collective == options.collective
+                              : std::ranges::count(believed_titles(run), &test) > 0;
   };
   Candidates found;
   // Scripts that rewrite a table may cut digits where printf rounds them.
@@ -294,7 +321,7 @@ PossibleTest decided_by_rows(const BandwidthRun& run, Rows rows, const Candidate
   const auto keep_if_any = [&left](const auto& holds) {
     if (std::ranges::any_of(left, holds)) std::erase_if(left, std::not_fn(holds));
   };
-  if (const auto listed = run.listed.ranks())
+  if (const auto listed = listed_ranks(run))
     keep_if_any([&](const PossibleTest& c) { return c.ranks.holds(*listed); });
   if (const auto checked = checked_in_place(rows))
     keep_if_any([&](const PossibleTest& c) { return c.test->checks_in_place == *checked; });
@@ -302,7 +329,7 @@ PossibleTest decided_by_rows(const BandwidthRun& run, Rows rows, const Candidate
   // A mention, such as a list of programs in a README, decides only among what is left.
   Candidates mentioned = candidates;
   std::erase_if(mentioned, [&](const PossibleTest& c) {
-    return std::ranges::count(run.titles, c.test, &TestTitle::second) == 0;
+    return std::ranges::count(run.titles | std::views::values, c.test) == 0;
   });
   if (mentioned.size() == 1) return mentioned.front();
   if (std::ranges::none_of(left, [](auto& c) { return !!c.test->collective; }))
@@ -317,13 +344,14 @@ PossibleTest decide(const BandwidthRun& run, Rows rows, const Candidates& candid
                     const CollectiveLogOptions& options) {
   if (candidates.empty()) throw RowsNotUsed{why_impossible(rows)};
   std::vector<const BandwidthTest*> named;  // the most credible first
-  if (options.collective) named = {test_of(*options.collective)};
-  for (const TitleStrength strength : {TitleStrength::statement, TitleStrength::command})
-    for (const auto& [said, test] : run.titles | std::views::reverse)
-      if (said == strength && !options.collective) named.push_back(test);
+  if (options.collective)
+    named = {test_of(*options.collective)};
+  else
+    std::ranges::copy(believed_titles(run), std::back_inserter(named));
   for (const BandwidthTest* test : named)
-    for (const PossibleTest& c : candidates)
-      if (c.test == test) return c;
+    if (const auto c = std::ranges::find(candidates, test, &PossibleTest::test);
+        c != candidates.end())
+      return *c;
   if (options.collective)
     throw RowsNotUsed{
         fmt::format("--collective says {0}, but the log's bandwidths are not those of {0}; leave "
@@ -425,19 +453,26 @@ void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, double unit_s
   const auto [test, possible] =
       decide(run, rows, possible_tests(run, rows, unit_s, options_), options_);
   if (!test->collective) refuse_tests({{test, possible}});
-  note_other_title(run, *test);
+  const auto named = believed_titles(run);
+  if (!options_.collective && !named.empty() && std::ranges::count(named, test) == 0)
+    note(fmt::format("named {}_perf, its bandwidths are those of {}_perf", named.front()->name,
+                     test->name));
   const int ranks = settled_ranks(run, possible);
-  const auto [ranks_per_node, doubt] = run.listed.ranks_per_node(ranks);
+  if (run.states_parts && ranks < 1)
+    throw InputError(source(), fmt::format("the size of {} is stated per rank, but not how many "
+                                           "ranks ran; give --ranks",
+                                           name_of(*test->collective)));
+  const auto [on_node, doubt] = ranks_per_node(run, ranks);
   if (!doubt.empty()) note(doubt);
   for (const BandwidthRow& row : rows)
     for (const Timing& t : row.timings)
       log_.rows.push_back({.collective = *test->collective,
                            .ranks = ranks,
-                           .ranks_per_node = ranks_per_node,
-                           .dtype = row.dtype,
-                           .says_type = row.says_type,
+                           .ranks_per_node = on_node,
+                           .dtype = row.dtype.value_or(DType::f32),
+                           .says_type = row.dtype.has_value(),
                            .in_place = t.in_place,
-                           .bytes = static_cast<std::int64_t>(t.bytes),
+                           .bytes = std::llround(t.bytes * (run.states_parts ? ranks : 1)),
                            .seconds = t.time * unit_s,
                            .low_s = t.low * unit_s,
                            .high_s = t.high * unit_s});
@@ -447,37 +482,32 @@ void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, double unit_s
 
 /// The number of ranks; 0: unknown. The listed ranks stand unless the bandwidths exclude them,
 /// which were computed with the true number. Then the bandwidths' number counts, or the caller's.
-/// Throws RowsNotUsed if the listed ranks are excluded and no other number is certain.
+/// Throws RowsNotUsed if the listed ranks are excluded and no other number is certain, and
+/// InputError if --ranks contradicts what was found.
 int BandwidthLog::settled_ranks(const BandwidthRun& run, const Interval& possible) {
-  const std::optional<int> listed = run.listed.ranks(), asked = options_.ranks;
+  const std::optional<int> listed = listed_ranks(run), asked = options_.ranks;
   const bool silent = possible.low == kAnyRanks.low && possible.high == kAnyRanks.high;
-  if (silent && !listed && !asked) note("the log does not say how many ranks ran; give --ranks");
-  if (silent || (listed && possible.holds(*listed))) return settle_ranks(source(), listed, asked);
-  if (asked && !possible.holds(*asked)) refuse_ranks(source(), *asked, ranks_text(possible));
+  const bool listed_stand = listed && (silent || possible.holds(*listed));
+  if (asked && (listed_stand ? asked != listed : !possible.holds(*asked) && !silent))
+    throw InputError(
+        source(),
+        fmt::format("expected {} ranks as --ranks says, found a log of {}; leave "
+                    "--ranks out",
+                    *asked, listed_stand ? std::to_string(*listed) : ranks_text(possible)));
+  if (listed_stand) return *listed;
+  if (silent && !asked) note("the log does not say how many ranks ran; give --ranks");
+  if (silent) return asked.value_or(0);
   const int ranks = possible.single() ? static_cast<int>(possible.low) : asked.value_or(0);
-  const auto excluded = [&] {
-    return fmt::format("{} ranks are listed, but its bandwidths are those of {}", *listed,
-                       ranks_text(possible));
-  };
-  if (listed && ranks == 0) throw RowsNotUsed{excluded() + "; give --ranks"};
-  if (listed)
-    note(fmt::format("{}; taken as {}", excluded(), ranks));
-  else if (ranks == 0)
+  const std::string fitting = ranks_text(possible);
+  if (!listed && ranks == 0)
     note(fmt::format("no line lists the ranks, and the bandwidths fit {} ranks; give --ranks",
-                     ranks_text(possible)));
+                     fitting));
+  if (!listed) return ranks;
+  const std::string excluded =
+      fmt::format("{} ranks are listed, but its bandwidths are those of {}", *listed, fitting);
+  if (ranks == 0) throw RowsNotUsed{excluded + "; give --ranks"};
+  note(fmt::format("{}; taken as {}", excluded, ranks));
   return ranks;
-}
-
-/// Notes that the last title which is more than a mention names another test.
-void BandwidthLog::note_other_title(const BandwidthRun& run, const BandwidthTest& test) {
-  const BandwidthTest* named = nullptr;
-  for (const auto& [strength, title] : run.titles) {
-    if (strength == TitleStrength::mention) continue;
-    if (title == &test) return;
-    named = title;
-  }
-  if (named && !options_.collective)
-    note(fmt::format("named {}_perf, its bandwidths are those of {}_perf", named->name, test.name));
 }
 
 CollectiveLog BandwidthLog::finish() {

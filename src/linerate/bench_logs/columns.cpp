@@ -96,11 +96,11 @@ constexpr std::array<std::string_view, 17> kMeanings = {
 /// Those that are there once for each group of times.
 constexpr std::string_view kOfGroups = "time min max algbw busbw wrong";
 
-/// Without titles only the order of plain_titles() is known. Each cell must be possible for its
+/// Without titles only the order of kPlainTitles is known. Each cell must be possible for its
 /// place, so that two numbers in a text are rarely taken for a row.
 Columns columns_of_plain_cells(const Cells& cells) {
-  if (cells.size() < 2 || cells.size() > kPlainTitles) return {};
-  const Columns columns = columns_of_titles(plain_titles(cells.size()));
+  if (cells.size() < 2 || cells.size() > kPlainTitles.size()) return {};
+  const Columns columns = columns_of_titles(std::span(kPlainTitles).first(cells.size()));
   const bool possible = std::ranges::all_of(columns.places, [&cells](const auto& place) {
     const std::string_view column = place.first.first;
     const std::string& cell = cells[place.second];
@@ -114,7 +114,8 @@ Columns columns_of_plain_cells(const Cells& cells) {
 }
 
 /// With the first separator by which `read` finds columns.
-Columns with_separator(std::string_view line, Columns (*read)(const Cells&)) {
+template <typename Read>
+Columns with_separator(std::string_view line, const Read& read) {
   for (const char separator : {'|', ',', ';', '\t', '\0'}) {
     if (separator != '\0' && line.find(separator) == std::string_view::npos) continue;
     Columns columns = read(cells_of(line, separator));
@@ -168,7 +169,7 @@ const std::string& Columns::cell(const Cells& line, std::string_view column, int
 /// Titles are read from left to right. A bandwidth without a prefix belongs to the time before it,
 /// as in nccl-tests: "time algbw busbw time algbw busbw" are two groups. Nothing is found if two
 /// columns of times have different units.
-Columns columns_of_titles(const Cells& titles) {
+Columns columns_of_titles(std::span<const std::string> titles) {
   Columns columns;
   columns.cells = titles.size();
   std::optional<double> extreme_unit;
@@ -208,25 +209,19 @@ Columns columns_of_titles(const Cells& titles) {
 
 Columns columns_of_header(std::string_view line) { return with_separator(line, columns_of_titles); }
 
-Cells plain_titles(std::size_t cells) {
-  Cells titles = {"bytes", "seconds", "ranks", "collective", "type"};
-  titles.resize(cells);
-  return titles;
-}
-
 bool take_units(std::string_view line, Columns& columns) {
   const auto words = words_of(line);
   const bool is_of_units = !words.empty() && std::ranges::all_of(words, [](std::string_view word) {
     return word.starts_with('(') && word.ends_with(')');
   });
+  if (!is_of_units) return false;
   for (const std::string_view word : words) {
     const std::string unit = Title(word).unit;
-    if (!is_of_units) break;
     // The header's own units stand.
     if (columns.bytes_unit == 1) columns.bytes_unit = unit_in(kSizeUnits, unit).value_or(1);
     if (!columns.time_unit_s) columns.time_unit_s = unit_in(kTimeUnits, unit);
   }
-  return is_of_units;
+  return true;
 }
 
 Columns columns_of_plain_row(std::string_view line) {
@@ -316,7 +311,8 @@ std::string unread(const Cells& cells, const Columns& columns, BandwidthRow& row
   const double size = whole_number(bytes).value_or(-1) * columns.bytes_unit;
   if (size < 0 || size > kLargestBytes || (columns.has("dtype") && !dtype))
     return fmt::format("expected a size, found \"{}\"", bytes);
-  if (dtype) row.dtype = *dtype, row.count = whole_number(columns.cell(cells, "count"));
+  row.dtype = dtype;
+  if (dtype) row.count = whole_number(columns.cell(cells, "count"));
   row.bytes = size;
   if (const std::string redop = lowered(columns.cell(cells, "redop")); !redop.empty())
     row.none = redop == "none", row.reduces = !row.none && redop != "-1";
@@ -348,12 +344,6 @@ constexpr std::array kTests = {
     BandwidthTest{"barrier", Collective::barrier, false, false, false, BusFactor::one, true, false},
 };
 
-}  // namespace
-
-std::span<const BandwidthTest> bandwidth_tests() { return kTests; }
-
-namespace {
-
 /// By its plain_word().
 const BandwidthTest* test_called(std::string_view key) {
   const auto test =
@@ -362,6 +352,8 @@ const BandwidthTest* test_called(std::string_view key) {
 }
 
 }  // namespace
+
+std::span<const BandwidthTest> bandwidth_tests() { return kTests; }
 
 const BandwidthTest* test_named(std::string_view text) {
   const std::string key = plain_word(text);
@@ -379,13 +371,11 @@ const BandwidthTest* test_of(Collective collective) {
 }
 
 const BandwidthTest* test_in(std::string_view text) {
+  constexpr std::string_view kLetters = "_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
   const BandwidthTest* found = nullptr;
   for (std::size_t at = text.find("_perf"); at != text.npos; at = text.find("_perf", at + 1)) {
     const std::string_view before = text.substr(0, at);
-    const auto end = std::ranges::find_if_not(before | std::views::reverse, [](unsigned char c) {
-      return std::isalpha(c) != 0 || c == '_';
-    });
-    const std::string_view name(end.base(), before.end());
+    const std::string_view name = before.substr(before.find_last_not_of(kLetters) + 1);
     if (const BandwidthTest* test = test_called(plain_word(name))) found = test;
   }
   return found;

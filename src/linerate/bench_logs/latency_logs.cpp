@@ -13,23 +13,8 @@
 namespace linerate::bench_logs {
 namespace {
 
-/// A run of one test whose rows will follow.
-BandwidthRun run_of(Collective collective, int ranks, double unit_s) {
-  BandwidthRun run;
-  run.titles.emplace_back(TitleStrength::statement, test_of(collective));
-  run.unit_s = unit_s;
-  if (ranks > 0) run.listed.set(ranks);
-  return run;
-}
-
-/// Some benchmarks state the size of a rank's part. The total array is n times that.
-double total_bytes(double part, Collective c, int ranks, const BandwidthLog& log) {
-  if (ranks < 1)
-    throw InputError(
-        log.source(),
-        fmt::format("the size of {} is stated per rank, but not how many ranks ran; give --ranks",
-                    name_of(c)));
-  return part * ranks;
+TestTitles statement_of(Collective collective) {
+  return {{TitleStrength::statement, test_of(collective)}};
 }
 
 // OSU micro-benchmarks text, v5 to v7. A title comes first ("# OSU MPI Allreduce Latency Test
@@ -74,11 +59,12 @@ std::optional<int> commanded_ranks(std::string_view line) {
     const std::string_view name = word.substr(word.find_last_of('/') + 1);
     if (name.starts_with("osu_")) return ranks;
     if (is_among(name, "mpirun mpiexec mpiexec.hydra srun")) ranks = ranks.value_or(0);
-    const auto count = number_of(word.starts_with("--ntasks=")     ? word.substr(9)
-                                 : is_among(before, "-np -n --np") ? word
-                                                                   : "");
-    if (ranks == 0 && count && *count >= 1 && *count <= kMostRanks && *count == std::floor(*count))
-      ranks = static_cast<int>(*count);
+    if (ranks == 0)
+      ranks = count_of(word.starts_with("--ntasks=")     ? word.substr(9)
+                       : is_among(before, "-np -n --np") ? word
+                                                         : "",
+                       1)
+                  .value_or(0);
     before = word;
   }
   return std::nullopt;
@@ -134,27 +120,27 @@ class OsuReader {
 
  private:
   void comment(std::string_view text) {
-    if (text.starts_with("OSU "))
-      begin_test(text);
-    else if (text.starts_with("Datatype:"))
+    if (text.starts_with("OSU ")) {
+      end_table();
+      const auto asked = log_.options().collective;
+      collective_ = asked ? asked : collective_of_title(text);
+      columns_ = {}, open_ = false;
+      other_test_ = collective_ ? "" : std::string(text);
+    } else if (text.starts_with("Datatype:")) {
       dtype_ = dtype_of_log(trim(text.substr(9, text.find('.', 9) - 9))).value_or(dtype_);
-    else if (contains(text, "Latency"))
+    } else if (contains(text, "Latency")) {
       begin_table(titles_of(text));
-  }
-
-  void begin_test(std::string_view title) {
-    end_table();
-    const auto asked = log_.options().collective;
-    collective_ = asked ? asked : collective_of_title(title);
-    columns_ = {}, open_ = false;
-    other_test_ = collective_ ? "" : std::string(title);
+    }
   }
 
   void begin_table(Cells titles) {
     end_table();
-    const auto commanded = commanded_ranks_ > 0 ? std::optional(commanded_ranks_) : std::nullopt;
-    ranks_ = settle_ranks(log_.source(), commanded, log_.options().ranks);
-    if (collective_) run_ = run_of(*collective_, ranks_, 1e-6);
+    if (collective_)
+      run_ = {.titles = statement_of(*collective_),
+              .unit_s = 1e-6,
+              .ranks = commanded_ranks_,
+              .states_parts =
+                  collective_ == Collective::all_gather || collective_ == Collective::all_to_all};
     words_ = titles.size(), open_ = true, interrupted_ = false;
     sizeless_ = !columns_of_titles(titles).has("bytes") && collective_ == Collective::barrier;
     if (sizeless_) titles.insert(titles.begin(), "Size");
@@ -162,7 +148,8 @@ class OsuReader {
   }
 
   void end_table() {
-    if (!run_.rows.empty()) ++tables_[{*run_.titles.front().second->collective, ranks_}];
+    const int ranks = run_.ranks > 0 ? run_.ranks : log_.options().ranks.value_or(0);
+    if (!run_.rows.empty()) ++tables_[{*collective_, ranks}];
     log_.add(std::exchange(run_, {}));
   }
 
@@ -186,15 +173,13 @@ class OsuReader {
     const bool is_read = unread(words, columns_, row).empty();
     // Lines of other programs come between the rows of a table, too. After them only a row larger
     // than the last is taken to be of this table.
-    if (!open_ || (interrupted_ && begun && row.bytes <= last_bytes_)) {
+    if (!open_ || (interrupted_ && begun && row.bytes <= run_.rows.back().bytes)) {
       open_ = false;
       ++behind_;
       return;
     }
     if (!collective_ || !is_read) return log_.refuse(number, line);
-    last_bytes_ = row.bytes, interrupted_ = false;
-    if (collective_ == Collective::all_gather || collective_ == Collective::all_to_all)
-      row.timings.front().bytes = total_bytes(row.bytes, *collective_, ranks_, log_);
+    interrupted_ = false;
     row.dtype = dtype_;
     run_.rows.push_back(row);
   }
@@ -209,9 +194,7 @@ class OsuReader {
   // The table under reading.
   BandwidthRun run_;
   Columns columns_;
-  int ranks_ = 0;             // 0: unknown
   std::size_t words_ = 0;     // of a row
-  double last_bytes_ = -1;    // of the last row
   bool sizeless_ = false;     // a barrier's
   bool open_ = false;         // there may be more rows
   bool interrupted_ = false;  // by another line since the last row
@@ -231,7 +214,6 @@ constexpr std::string_view kHeader = "Comm. Op";
 std::optional<double> take_size(std::vector<std::string_view>& words) {
   static const Cells kUnits = {"B", "KB", "MB", "GB", "TB", "PB"};
   const std::size_t n = words[0].ends_with('B') ? 1 : 2;
-  if (words.size() < n) return std::nullopt;
   const auto number = number_of(words[0].substr(0, words[0].size() - (n == 1 ? 1 : 0)));
   const auto unit = std::ranges::find(kUnits, n == 1 ? "B" : words[1]);
   if (!number || unit == kUnits.end()) return std::nullopt;
@@ -239,8 +221,7 @@ std::optional<double> take_size(std::vector<std::string_view>& words) {
   return *number * std::pow(1024.0, unit - kUnits.begin());
 }
 
-/// Collects rows first, because sizes of gathers need the number of ranks, which follows from all
-/// rows together.
+/// Collects rows first, because the number of ranks follows from all of them together.
 class DeepSpeedReader {
  public:
   DeepSpeedReader(const std::string& name, const CollectiveLogOptions& options)
@@ -262,16 +243,8 @@ class DeepSpeedReader {
   }
 
   CollectiveLog finish() {
-    const int ranks = settle_ranks(
-        log_.source(),
-        possible_.single() ? std::optional(static_cast<int>(possible_.low)) : std::nullopt,
-        log_.options().ranks);
-    for (auto& [collective, timing] : rows_) {
-      if (collective == Collective::all_gather || collective == Collective::reduce_scatter)
-        timing.bytes = total_bytes(timing.bytes, collective, ranks, log_);
-      timing.bytes = std::round(timing.bytes);
-      BandwidthRun run = run_of(collective, ranks, 1e-3);
-      run.rows = {{.says_type = false, .timings = {timing}}};
+    for (BandwidthRun& run : runs_) {
+      if (possible_.single()) run.ranks = static_cast<int>(possible_.low);
       log_.add(std::move(run));
     }
     log_.note("the latencies of DeepSpeed's logger also hold the wait for late ranks");
@@ -286,7 +259,11 @@ class DeepSpeedReader {
       return false;
     const double mean_ms = *number_of(words[2]);
     if (!(bytes > 0 && mean_ms > 0)) return true;
-    rows_.push_back({*collective_, {.bytes = bytes, .time = mean_ms}});
+    runs_.push_back({.titles = statement_of(*collective_),
+                     .unit_s = 1e-3,
+                     .states_parts = collective_ == Collective::all_gather ||
+                                     collective_ == Collective::reduce_scatter,
+                     .rows = {{.timings = {{.bytes = bytes, .time = mean_ms}}}}});
     limit_ranks(*rounded_to(words[3]), *rounded_to(words[4]));
     return true;
   }
@@ -305,7 +282,7 @@ class DeepSpeedReader {
   BandwidthLog log_;
   bool open_ = false;
   std::optional<Collective> collective_;
-  std::vector<std::pair<Collective, Timing>> rows_;
+  std::vector<BandwidthRun> runs_;  // of one row each
   Interval possible_ = kAnyRanks;
 };
 
@@ -316,16 +293,12 @@ const LogFormat kOsu = {[](std::string_view head) {
                           return contains(head, "# OSU ") ||
                                  contains(head.substr(title), "Latency(us)");
                         },
-                        [](trace::InputFile& input, const CollectiveLogOptions& options) {
-                          return read_lines(OsuReader(input.name(), options), input);
-                        }};
+                        read_lines<OsuReader>};
 
-const LogFormat kDeepSpeed = {
-    [](std::string_view head) {
-      return contains(head.substr(std::min(head.find(kHeader), head.size())), "Message Size");
-    },
-    [](trace::InputFile& input, const CollectiveLogOptions& options) {
-      return read_lines(DeepSpeedReader(input.name(), options), input);
-    }};
+const LogFormat kDeepSpeed = {[](std::string_view head) {
+                                const std::size_t at = std::min(head.find(kHeader), head.size());
+                                return contains(head.substr(at), "Message Size");
+                              },
+                              read_lines<DeepSpeedReader>};
 
 }  // namespace linerate::bench_logs

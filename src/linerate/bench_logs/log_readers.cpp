@@ -39,11 +39,6 @@ const std::regex& any_label() {
   return label;
 }
 
-std::string_view trimmed_left(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r");
-  return begin == std::string_view::npos ? std::string_view() : text.substr(begin);
-}
-
 /// The first label of `text`; empty: none.
 std::string_view label_of(std::string_view text) {
   constexpr std::size_t kLongest = 256;
@@ -59,14 +54,14 @@ std::string_view label_of(std::string_view text) {
 }  // namespace
 
 std::string_view without_label(std::string_view line) {
-  std::string_view rest = trimmed_left(line);
+  std::string_view rest = trim(line);
   for (std::string_view label; !(label = label_of(rest)).empty();)
-    rest = trimmed_left(rest.substr(label.size()));
+    rest = trim(rest.substr(label.size()));
   return rest;
 }
 
 std::string without_repeated_label(std::string_view line) {
-  const std::string_view whole = trimmed_left(line), rest = without_label(line);
+  const std::string_view whole = trim(line), rest = without_label(line);
   const bool has_bracket = whole.starts_with('[') || whole.starts_with('(');
   const std::string_view label = has_bracket ? label_of(whole) : std::string_view();
   return label.empty() ? std::string(rest) : replaced(rest, label, " ");
@@ -131,6 +126,12 @@ std::optional<double> number_of(std::string_view word) {
   return value;
 }
 
+std::optional<int> count_of(std::string_view word, double least) {
+  const auto n = number_of(word);
+  const bool fits = n && *n >= least && *n <= kMostRanks && *n == std::floor(*n);
+  return fits ? std::optional(static_cast<int>(*n)) : std::nullopt;
+}
+
 /// Prefixes of libraries are taken off first. Types of equal size that documents do not have stand
 /// for the one that they have: uint32 is i32, 8-bit floats are u8.
 std::optional<DType> dtype_of_log(std::string_view name) {
@@ -150,19 +151,6 @@ std::optional<DType> dtype_of_log(std::string_view name) {
   return std::nullopt;
 }
 
-void refuse_ranks(const std::string& name, int asked, const std::string& found) {
-  throw InputError(name, fmt::format("expected {} ranks as --ranks says, found a log of {}; leave "
-                                     "--ranks out",
-                                     asked, found));
-}
-
-int settle_ranks(const std::string& name, std::optional<int> from_log,
-                 std::optional<int> from_caller) {
-  if (from_log && from_caller && *from_log != *from_caller)
-    refuse_ranks(name, *from_caller, std::to_string(*from_log));
-  return from_log ? *from_log : from_caller.value_or(0);
-}
-
 // Chooses a reader by the first bytes of a log. The order of kFormats matters. nccl-tests' own
 // columns with commas are a table, and the reader of text comes last, because its rows may be
 // anywhere. Benchmarks that are known and not read are refused by name. Whatever remains is tried
@@ -171,7 +159,7 @@ int settle_ranks(const std::string& name, std::optional<int> from_log,
 namespace {
 
 /// The first that matches reads.
-constexpr std::array kFormats = {&kNcclTestsJson, &kRcclTestsJson, &kTable,    &kHcclDemo,
+constexpr std::array kFormats = {&kNcclTestsJson, &kRcclTestsJson, &kTable,
                                  &kDeepSpeed,     &kOsu,           &kNcclTests};
 
 /// Benchmarks that are not read, and the words by which their output is known.

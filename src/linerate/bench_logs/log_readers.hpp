@@ -46,14 +46,15 @@ struct LogFormat {
 };
 extern const LogFormat kNcclTests, kNcclTestsJson, kRcclTestsJson, kOsu;
 extern const LogFormat kDeepSpeed;  // the summary of its communication logger
-extern const LogFormat kTable;      // a header that names sizes and times, with separators
-extern const LogFormat kHcclDemo;   // the summary of Gaudi's hccl_demo: a table with blanks
+/// A header that names sizes and times, with separators, or the summary of Gaudi's hccl_demo.
+extern const LogFormat kTable;
 /// A table with blanks, or without a header: "bytes,seconds". Other files may look like it, so only
 /// files that are given as measured times are asked.
 extern const LogFormat kPlainTable;
 /// By a reader of lines.
 template <typename Reader>
-CollectiveLog read_lines(Reader reader, trace::InputFile& input) {
+CollectiveLog read_lines(trace::InputFile& input, const CollectiveLogOptions& options) {
+  Reader reader(input.name(), options);
   for (std::string_view line; input.next_line(line);)
     reader.line(plain_blanks(line), input.line_number());
   return reader.finish();
@@ -88,14 +89,10 @@ std::string replaced(std::string_view text, std::string_view what, std::string_v
 std::string shortened(std::string_view line);
 /// The whole word as a number; "1.2e+06" and "12.00" included, "N/A" and "nan" not.
 std::optional<double> number_of(std::string_view word);
+/// The whole word as a whole number that is `least` or more and no more than kMostRanks.
+std::optional<int> count_of(std::string_view word, double least);
 /// "float", "ncclFloat32", "MPI_CHAR", "half", "bfloat16", "Float" ... nullopt when unknown.
 std::optional<DType> dtype_of_log(std::string_view name);
-/// The rank count that holds: the log's, else the caller's, else 0. Throws InputError when they
-/// contradict.
-int settle_ranks(const std::string& name, std::optional<int> from_log,
-                 std::optional<int> from_caller);
-/// --ranks contradicts what was found: "2", "14 to 19".
-[[noreturn]] void refuse_ranks(const std::string& name, int asked, const std::string& found);
 
 // Private: the rows of a log with what its header and its lines say about them, and the log that
 // they become. What was run, and on how many ranks, follows from the rows' own sizes and bandwidths
@@ -129,14 +126,13 @@ struct Columns {
 /// Any order, any case: "size(B)", "bytes", "msg_size"; "seconds", "time_us", "latency(ms)",
 /// "oop_time"; "algbw", "busbw"; "ranks", "gpus", "ranksPerNode"; "collective", "name", "inPlace".
 /// Nothing if units differ within one kind of column.
-Columns columns_of_titles(const Cells& titles);
+Columns columns_of_titles(std::span<const std::string> titles);
 /// Separated by ',', ';', '|', tabs or blanks. Not known() if size or time is missing.
 Columns columns_of_header(std::string_view line);
 /// Takes the units of a line below the header, "(B)  (elements)  (us)"; false: it is no such line.
 bool take_units(std::string_view line, Columns& columns);
-/// The titles that a row without a header has, in this order: two to five cells.
-inline constexpr std::size_t kPlainTitles = 5;
-Cells plain_titles(std::size_t cells);
+/// The titles that a row without a header has, in this order: two or more of them.
+inline const Cells kPlainTitles = {"bytes", "seconds", "ranks", "collective", "type"};
 /// Without a header: bytes,seconds[,ranks[,collective[,type]]]. Not known() for anything else.
 Columns columns_of_plain_row(std::string_view line);
 
@@ -205,71 +201,44 @@ struct Timing {
 /// One row as printed; `bytes` is the size column in bytes, in the log's own convention.
 struct BandwidthRow {
   double bytes = 0;
-  std::optional<double> count = {};  // elements
-  DType dtype = DType::f32;
-  bool says_type = true;
+  std::optional<double> count = {};               // elements
+  std::optional<DType> dtype = {};                // absent: nothing says it
   std::optional<bool> reduces = {}, rooted = {};  // absent: the columns do not say
   bool none = false;                              // the operation's column says "none"
   bool travelled = false;                         // algbw was what travels: without_travelled()
   std::vector<Timing> timings;                    // out of place, then in place; at least one
 };
 
-/// Reads the cells into `row`. Returns why they cannot be read; empty: they were. A column of types
-/// that is absent leaves the row without one.
+/// Reads the cells into `row`. Returns why they cannot be read; empty: they were.
 std::string unread(const Cells& cells, const Columns& columns, BandwidthRow& row);
 
-/// The lines "Rank 3 Group 0 Pid 12 on node1 device 3" of one run. Lines get lost, so the highest
-/// number counts if there is one communicator: with lines of ranks 0, 1 and 3 there are four ranks.
-class ListedRanks {
- public:
-  /// Numbers that no rank or group can have are passed over.
-  void add(double rank, double group, std::string_view host, std::string_view device);
-  void set(int ranks, int ranks_per_node = 0) { ranks_ = ranks, ranks_per_node_ = ranks_per_node; }
-  /// Ranks of one communicator; nullopt: nothing is listed.
-  std::optional<int> ranks() const;
-  /// Ranks on each node; 0 if the hosts do not say: they are absent, uneven, or have one name for
-  /// several machines. If the list was cut, the device of the last listed rank may say it. Rank 7
-  /// on device 7 ends a node of eight. The text says what is taken for granted; empty: nothing.
-  std::pair<int, std::string> ranks_per_node(int ranks) const;
-
- private:
-  struct Group {
-    int lines = 0;
-    std::map<std::string, int> of_host = {};
-  };
-  const Group& largest() const;
-  std::map<int, Group> groups_;
-  std::set<std::pair<std::string, std::string>> devices_;  // by host
-  int highest_rank_ = -1, last_device_ = 0;                // the device of the highest rank
-  bool one_name_for_several_ = false;
-  std::optional<int> ranks_, ranks_per_node_;  // set() outright
+/// A line "Rank 3 Group 0 Pid 12 on node1 device 3"; host and device may be empty.
+struct RankLine {
+  int rank = 0, group = 0;
+  std::string host, device;
 };
 
 /// How credible a title is.
 enum class TitleStrength { mention, command, statement };
-using TestTitle = std::pair<TitleStrength, const BandwidthTest*>;
+/// The least credible first, and among equals in the order in which they came.
+using TestTitles = std::multimap<TitleStrength, const BandwidthTest*>;
 
-/// The rows between two headers, with what the log says about them: listed ranks, and titles in the
-/// order in which they came.
+/// The rows between two headers, with what the log says about them.
 struct BandwidthRun {
-  std::vector<BandwidthRow> rows;
-  ListedRanks listed;
-  std::vector<TestTitle> titles;
-  std::optional<double> unit_s;  // of the times; absent: us or ms, as the bandwidths say
-  bool is_of_2017 = false;       // if the bandwidths do not say: that year prints ms
-  bool failed = false;           // the footer says that results were out of bounds
+  TestTitles titles = {};
+  std::optional<double> unit_s = {};  // of the times; absent: us or ms, as the bandwidths say
+  int ranks = 0, ranks_per_node = 0;  // said outright; 0: not said
+  bool states_parts = false;          // sizes are those of one rank's part of the array
+  std::vector<BandwidthRow> rows = {};
+  std::vector<RankLine> listed = {};  // of these some may be lost
+  bool is_of_2017 = false;            // if the bandwidths do not say: that year prints ms
+  bool failed = false;                // the footer says that results were out of bounds
 };
 
 using Rows = std::span<const BandwidthRow>;
 
 /// Numbers of ranks, before anything excludes some.
 inline constexpr Interval kAnyRanks{2, kMostRanks};
-/// "4", "14 to 19" or "20 or more".
-inline std::string ranks_text(const Interval& ranks) {
-  if (ranks.single()) return fmt::format("{:g}", ranks.low);
-  return ranks.high < kMostRanks ? fmt::format("{:g} to {:g}", ranks.low, ranks.high)
-                                 : fmt::format("{:g} or more", ranks.low);
-}
 /// The whole n >= 2 whose factor lies in `ratio`.
 Interval ranks_of(BusFactor factor, const Interval& ratio);
 
@@ -300,7 +269,6 @@ class BandwidthLog {
   void check_collective(const BandwidthRun& run) const;
   void add_stretch(const BandwidthRun& run, Rows rows, double unit_s);
   int settled_ranks(const BandwidthRun& run, const Interval& possible);
-  void note_other_title(const BandwidthRun& run, const BandwidthTest& test);
 
   CollectiveLogOptions options_;
   CollectiveLog log_;

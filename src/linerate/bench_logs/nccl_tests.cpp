@@ -107,12 +107,9 @@ std::optional<BandwidthRow> parse_row(const Words& line, const Header& header, b
   const auto cells = cells_under(line, header.columns);
   BandwidthRow row;
   if (!cells || !unread(*cells, header.columns, row).empty()) return std::nullopt;
-  if (const std::string& root = header.columns.cell(*cells, "root"); !root.empty()) {
-    const auto number = number_of(root);
-    if (!number || *number < -1 || *number != std::floor(*number)) return std::nullopt;
-  } else if (stated || row.reduces) {
-    row.rooted = false;
-  }
+  const std::string& root = header.columns.cell(*cells, "root");
+  if (!root.empty() && !count_of(root, -1)) return std::nullopt;
+  if (root.empty() && (stated || row.reduces)) row.rooted = false;
   if (stated && !row.reduces) row.reduces = false;
   for (Timing& t : row.timings) {
     if (!header.counts_wrong) t.wrong = 0;
@@ -154,7 +151,8 @@ TitleStrength strength_of(std::string_view line) {
 /// until its first row or header.
 class Scanner {
  public:
-  explicit Scanner(BandwidthLog log) : log_(std::move(log)) {}
+  Scanner(const std::string& name, const CollectiveLogOptions& options)
+      : log_(name, "nccl-tests", options) {}
 
   /// A line is tried as a row first. If it is none, it may name a test, open or close a run, be a
   /// header, or list a rank. A line of numbers under a header that is no row counts as refused.
@@ -166,9 +164,9 @@ class Scanner {
     const bool concluded = contains(line, "Collective test concluded");
     if (const BandwidthTest* test = test_in(line)) {
       if (concluded)
-        run().titles.emplace_back(TitleStrength::statement, test);
+        run().titles.emplace(TitleStrength::statement, test);
       else
-        pending_.emplace_back(strength_of(line), test);
+        pending_.emplace(strength_of(line), test);
     }
     if (concluded || contains(line, "Collective test starting")) closed_ = has_rows_;
     const std::size_t hash = line.find('#');
@@ -236,14 +234,17 @@ class Scanner {
       return {};
     };
     if (words.empty() || words[0] != "Rank") return;
-    const double rank = number_of(after("Rank")).value_or(-1);
-    if (rank < 0 || rank >= kMostRanks || rank != std::floor(rank)) return;
+    const auto rank = count_of(after("Rank"), 0);
+    if (!rank) return;
     begin_run_above_header();
-    run().listed.add(rank, number_of(after("Group")).value_or(0), after("on"), after("device"));
+    run().listed.push_back({.rank = *rank,
+                            .group = count_of(after("Group"), 0).value_or(0),
+                            .host = std::string(after("on")),
+                            .device = std::string(after("device"))});
   }
 
   void take_titles() {
-    run().titles.insert(run().titles.end(), pending_.begin(), pending_.end());
+    run().titles.insert(pending_.begin(), pending_.end());
     pending_.clear();
   }
 
@@ -252,8 +253,7 @@ class Scanner {
   /// after some text.
   bool begins_run(double bytes) {
     if (run().rows.empty()) return false;
-    const bool command = std::ranges::any_of(
-        pending_, [](const TestTitle& title) { return title.first != TitleStrength::mention; });
+    const bool command = !pending_.empty() && pending_.rbegin()->first != TitleStrength::mention;
     const bool again = bytes <= run().rows.back().bytes;
     return closed_ || (again && (command || (text_between_ && !has_header_)));
   }
@@ -289,7 +289,7 @@ class Scanner {
   bool in_place_alone_ = false;  // the next header is of in place only
   bool closed_ = false;          // its footer was read
   bool text_between_ = false;    // since the last row
-  std::vector<TestTitle> pending_;
+  TestTitles pending_;
 };
 
 constexpr std::array<std::string_view, 3> kMarks = {"# nThread ", "# nccl-tests version",
@@ -299,7 +299,7 @@ constexpr std::array<std::string_view, 3> kMarks = {"# nThread ", "# nccl-tests 
 
 const LogFormat kNcclTests = {
     [](std::string_view head) {
-      Scanner scanner(BandwidthLog("", "", {}));
+      Scanner scanner("", {});
       while (!head.empty()) {
         const std::string_view line = take_line(head);
         if (std::ranges::any_of(kMarks, [line](auto mark) { return contains(line, mark); }))
@@ -309,8 +309,6 @@ const LogFormat kNcclTests = {
       }
       return false;
     },
-    [](trace::InputFile& input, const CollectiveLogOptions& options) {
-      return read_lines(Scanner(BandwidthLog(input.name(), "nccl-tests", options)), input);
-    }};
+    read_lines<Scanner>};
 
 }  // namespace linerate::bench_logs

@@ -80,8 +80,7 @@ class TableReader {
     if (text.empty() || is_rule(text)) return;
     if (below_header_ && take_units(text, columns_)) return note_unit();
     if (const Columns header = columns_of_header(text); is_header(header)) {
-      columns_ = header, header_number_ = number, below_header_ = true;
-      note_unit();
+      begin(header, number);
     } else if (columns_.known() && lacks_unit()) {
       refuse_unit();
     } else if (!text.starts_with('#')) {
@@ -92,9 +91,16 @@ class TableReader {
       if (!columns_.known()) return read_title(text);
       const Cells cells = cells_of(text, columns_.separator);
       if (first) note_plain(cells);
-      if (!is_row(cells)) return;
-      if (const std::string why = add_row(cells); !why.empty()) log_.refuse(number, text, why);
+      if (is_row(cells)) row(cells, number, text);
     }
+  }
+  /// What rows will hold.
+  void begin(const Columns& columns, std::size_t number) {
+    columns_ = columns, header_number_ = number, below_header_ = true;
+    note_unit();
+  }
+  void row(const Cells& cells, std::size_t number, std::string_view text) {
+    if (const std::string why = add_row(cells); !why.empty()) log_.refuse(number, text, why);
   }
 
   CollectiveLog finish() {
@@ -141,15 +147,14 @@ class TableReader {
   void note_plain(const Cells& cells) {
     log_.note(
         fmt::format("no header, so its columns are taken as {}, and the first row as {} in {}",
-                    fmt::join(plain_titles(cells.size()), ","), format_size(*number_of(cells[0])),
-                    format_time(*number_of(cells[1]))));
+                    fmt::join(std::span(kPlainTitles).first(cells.size()), ","),
+                    format_size(*number_of(cells[0])), format_time(*number_of(cells[1]))));
   }
 
   /// Of a row: what only tables may say otherwise.
   void adapt(BandwidthRow& row, const Cells& cells) const {
     // A table without a column of types may be named after its type: "all_reduce_f16.csv".
-    if (!columns_.has("dtype"))
-      row.says_type = named_type_.has_value(), row.dtype = named_type_.value_or(DType::f32);
+    if (!columns_.has("dtype")) row.dtype = named_type_;
     const bool in_place = row.timings.size() == 1 && !is_false(columns_.cell(cells, "inplace"));
     for (Timing& t : row.timings) {
       t.in_place = t.in_place || in_place;
@@ -170,15 +175,13 @@ class TableReader {
     const auto number = [&](std::string_view name) {
       return number_of(columns_.cell(cells, name));
     };
-    const double on_node = number("rankspernode").value_or(0);
-    const std::string& counted = columns_.cell(cells, "ranks");
-    auto ranks = number(counted.empty() ? "nodes" : "ranks");
-    if (counted.empty()) ranks = ranks.value_or(0) * on_node;
     // rccl-tests counts processes, each of which may drive several devices.
-    const double each = number("gpusperrank").value_or(1);
-    if (ranks) *ranks *= each;
-    const double least = counted.empty() ? 0 : 1;
-    if (!ranks || *ranks < least || *ranks > kMostRanks || *ranks != std::floor(*ranks))
+    const double each = number("gpusperrank").value_or(1),
+                 on_node = number("rankspernode").value_or(0) * each;
+    const std::string& counted = columns_.cell(cells, "ranks");
+    const double ranks = counted.empty() ? number("nodes").value_or(0) * on_node
+                                         : number("ranks").value_or(-1) * each;
+    if (ranks < (counted.empty() ? 0 : 1) || ranks > kMostRanks || ranks != std::floor(ranks))
       return fmt::format("expected 1 to {} ranks, found \"{}\"", kMostRanks, counted);
     if (row.bytes <= 0) return "";
     const std::string& collective = columns_.cell(cells, "collective");
@@ -189,15 +192,13 @@ class TableReader {
       return fmt::format("expected one of {}, found \"{}\"{}", join(known, ", "), collective,
                          near.empty() ? "" : "; did you mean " + near + "?");
     }
-    const double per_node = on_node * each;
     BandwidthRun& run =
-        runs_.try_emplace({plain_word(collective), *ranks, per_node}, known_).first->second;
+        runs_.try_emplace({plain_word(collective), ranks, on_node}, known_).first->second;
     if (run.rows.empty()) {
       if (columns_.time_unit_s) run.unit_s = columns_.time_unit_s;
-      if (*ranks > 0)
-        run.listed.set(static_cast<int>(*ranks),
-                       per_node >= 1 && per_node <= *ranks ? static_cast<int>(per_node) : 0);
-      if (test) run.titles.emplace_back(TitleStrength::statement, test);
+      run.ranks = static_cast<int>(ranks);
+      if (on_node >= 1 && on_node <= ranks) run.ranks_per_node = static_cast<int>(on_node);
+      if (test) run.titles.emplace(TitleStrength::statement, test);
     }
     run.rows.push_back(row);
     return "";
@@ -210,8 +211,8 @@ class TableReader {
     if (!run.titles.empty() || log_.options().collective || known_.unit_s) return;
     const std::string file = std::filesystem::path(log_.source()).filename().string();
     const BandwidthTest* named = title_ ? title_ : test_named(file);
-    if (named) run.titles.emplace_back(TitleStrength::command, named);
-    run.titles.emplace_back(TitleStrength::mention, test_of(Collective::all_reduce));
+    if (named) run.titles.emplace(TitleStrength::command, named);
+    run.titles.emplace(TitleStrength::mention, test_of(Collective::all_reduce));
     const BandwidthRow& row = run.rows.back();
     const bool has_busbw =
         std::ranges::any_of(row.timings, [](const Timing& t) { return t.busbw.has_value(); });
@@ -229,38 +230,28 @@ class TableReader {
   BandwidthLog log_;
 };
 
-CollectiveLog read_table(trace::InputFile& input, const CollectiveLogOptions& options) {
-  return read_lines(TableReader(input.name(), options), input);
+/// With blanks between the columns, or without a header.
+bool is_plain_table(std::string_view head) {
+  bool begins = true;  // lines before are rows, even if they cannot be read
+  for (std::string_view line; !(line = next_line_of(head)).empty();) {
+    if (is_header(columns_of_header(line))) return true;
+    if (begins && columns_of_plain_row(line).known()) return true;
+    const std::size_t end = line.find_first_of(",;\t");
+    begins = begins && end != std::string_view::npos && number_of(line.substr(0, end));
+  }
+  return false;
+}
+
+bool is_table(std::string_view head) {
+  if (contains(head, "[SUMMARY REPORT]") && is_plain_table(head)) return true;  // of hccl_demo
+  const Columns columns = columns_of_header(next_line_of(head));
+  return is_header(columns) && columns.separator != '\0';
 }
 
 }  // namespace
 
-const LogFormat kTable = {[](std::string_view head) {
-                            const Columns columns = columns_of_header(next_line_of(head));
-                            return is_header(columns) && columns.separator != '\0';
-                          },
-                          read_table};
-
-const LogFormat kPlainTable = {
-    [](std::string_view head) {
-      std::string_view rest = head;
-      for (std::string_view line; !(line = next_line_of(rest)).empty();) {
-        if (columns_of_plain_row(line).known()) return true;
-        // A row that cannot be read may come first.
-        const std::size_t end = line.find_first_of(",;\t");
-        if (end == std::string_view::npos || !number_of(line.substr(0, end))) break;
-      }
-      for (std::string_view line; !(line = next_line_of(head)).empty();)
-        if (is_header(columns_of_header(line))) return true;
-      return false;
-    },
-    read_table};
-
-const LogFormat kHcclDemo = {[](std::string_view head) {
-                               return contains(head, "[SUMMARY REPORT]") &&
-                                      kPlainTable.matches(head);
-                             },
-                             read_table};
+const LogFormat kTable = {is_table, read_lines<TableReader>};
+const LogFormat kPlainTable = {is_plain_table, read_lines<TableReader>};
 
 // JSON becomes a table: each object is a row, and each key a column.
 //
@@ -322,14 +313,9 @@ std::string without_launcher(std::string_view text) {
   return std::string(object_at(own, 0));
 }
 
-std::string_view text_at(const element& object, const char* key) {
-  std::string_view s;
-  return object[key].get(s) == simdjson::SUCCESS ? s : std::string_view();
-}
-
-/// Empty for null. Without what parts the cells of a table.
-std::string cell_text(const element& value) {
-  std::string text = value.is_null() ? "" : simdjson::minify(value);
+/// Empty for null and for what is not there. Without what parts the cells of a table.
+std::string cell_text(const simdjson::simdjson_result<element>& value) {
+  std::string text = value.error() || value.is_null() ? "" : simdjson::minify(value.value_unsafe());
   std::erase_if(text, [](char c) { return c == '"' || c == ','; });
   return std::string(trim(text));
 }
@@ -345,55 +331,46 @@ void add_cells(const simdjson::dom::object& object, const std::string& prefix, J
     else if (!prefix.empty() && value.get_double().get(number) == simdjson::SUCCESS)
       row.emplace_back(name, fmt::format("{:.6f}", number));
     else
-      row.emplace_back(name, cell_text(value));
+      row.emplace_back(name, cell_text(element(value)));
   }
 }
 
 /// The rows below a header of all keys.
-std::string csv_of(const std::vector<JsonRow>& rows) {
-  std::vector<std::string> keys;
-  for (const JsonRow& row : rows)
-    for (const auto& [key, text] : row)
-      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
-  std::string csv = join(keys, ",") + "\n";
-  for (const JsonRow& row : rows) {
-    std::vector<std::string> cells(keys.size());
-    for (const auto& [key, text] : row)
-      cells[to_index(std::find(keys.begin(), keys.end(), key) - keys.begin())] = text;
-    csv += join(cells, ",") + "\n";
-  }
-  return csv;
-}
-
 CollectiveLog read_rows(const std::vector<JsonRow>& rows, const trace::InputFile& input,
                         const CollectiveLogOptions& options, const std::string& format,
                         BandwidthRun known) {
-  trace::InputFile table = trace::InputFile::from_memory(csv_of(rows), input.name());
-  return read_lines(TableReader(input.name(), options, format, std::move(known)), table);
+  Cells keys;
+  for (const JsonRow& row : rows)
+    for (const auto& [key, text] : row)
+      if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+  TableReader reader(input.name(), options, format, std::move(known));
+  const Columns columns = columns_of_titles(keys);
+  if (columns.known()) reader.begin(columns, 1);
+  for (std::size_t i = 0; columns.known() && i < rows.size(); ++i) {
+    Cells cells(keys.size());
+    for (const auto& [key, text] : rows[i])
+      cells[to_index(std::ranges::find(keys, key) - keys.begin())] = text;
+    reader.row(cells, i + 2, join(cells, ","));
+  }
+  return reader.finish();
 }
 
 /// The listed ranks, the test by the command line, and whether results were wrong.
 BandwidthRun said_besides(const element& root) {
   BandwidthRun known;
-  simdjson::dom::array devices, args;
-  int next = 0;
+  simdjson::dom::array devices;
   if (root["config"]["devices"].get(devices) == simdjson::SUCCESS)
-    for (const element& d : devices) {
-      const auto number = [&d](const char* key) {
-        return d[key].error() ? std::nullopt : number_of(cell_text(d[key].value()));
-      };
-      const auto rank = number("rank"), device = number("device");
-      known.listed.add(rank ? *rank : next++, number("group").value_or(0), text_at(d, "hostname"),
-                       device ? fmt::format("{:g}", *device) : "");
-    }
+    for (const element d : devices)
+      known.listed.push_back(
+          {.rank = count_of(cell_text(d["rank"]), 0).value_or(std::ssize(known.listed)),
+           .group = count_of(cell_text(d["group"]), 0).value_or(0),
+           .host = cell_text(d["hostname"]),
+           .device = cell_text(d["device"])});
   // One word an argument, or one text.
-  std::string command(text_at(root, "args"));
-  if (root["args"].get(args) == simdjson::SUCCESS)
-    for (const element& a : args) command += cell_text(a) + " ";
-  if (const BandwidthTest* test = test_in(command))
-    known.titles.emplace_back(TitleStrength::command, test);
-  auto okay = root["out_of_bounds"]["okay"];
-  known.failed = !okay.error() && cell_text(okay.value()) == "false";
+  if (element args; root["args"].get(args) == simdjson::SUCCESS)
+    if (const BandwidthTest* test = test_in(simdjson::minify(args)))
+      known.titles.emplace(TitleStrength::command, test);
+  known.failed = cell_text(root["out_of_bounds"]["okay"]) == "false";
   known.unit_s = 1e-6;
   return known;
 }

@@ -343,20 +343,18 @@ PossibleTest decided_by_rows(const BandwidthRun& run, Rows rows, const Candidate
 PossibleTest decide(const BandwidthRun& run, Rows rows, const Candidates& candidates,
                     const CollectiveLogOptions& options) {
   if (candidates.empty()) throw RowsNotUsed{why_impossible(rows)};
-  std::vector<const BandwidthTest*> named;  // the most credible first
-  if (options.collective)
-    named = {test_of(*options.collective)};
-  else
-    std::ranges::copy(believed_titles(run), std::back_inserter(named));
-  for (const BandwidthTest* test : named)
-    if (const auto c = std::ranges::find(candidates, test, &PossibleTest::test);
-        c != candidates.end())
-      return *c;
-  if (options.collective)
+  const auto found = [&](const BandwidthTest* test) {
+    return std::ranges::find(candidates, test, &PossibleTest::test);
+  };
+  if (options.collective) {
+    if (const auto c = found(test_of(*options.collective)); c != candidates.end()) return *c;
     throw RowsNotUsed{
         fmt::format("--collective says {0}, but the log's bandwidths are not those of {0}; leave "
                     "--collective out",
                     name_of(*options.collective))};
+  }
+  for (const BandwidthTest* test : believed_titles(run))
+    if (const auto c = found(test); c != candidates.end()) return *c;
   return decided_by_rows(run, rows, candidates);
 }
 
@@ -487,24 +485,23 @@ void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, double unit_s
 int BandwidthLog::settled_ranks(const BandwidthRun& run, const Interval& possible) {
   const std::optional<int> listed = listed_ranks(run), asked = options_.ranks;
   const bool silent = possible.low == kAnyRanks.low && possible.high == kAnyRanks.high;
-  const bool listed_stand = listed && (silent || possible.holds(*listed));
-  if (asked && (listed_stand ? asked != listed : !possible.holds(*asked) && !silent))
-    throw InputError(
-        source(),
-        fmt::format("expected {} ranks as --ranks says, found a log of {}; leave "
-                    "--ranks out",
-                    *asked, listed_stand ? std::to_string(*listed) : ranks_text(possible)));
-  if (listed_stand) return *listed;
-  if (silent && !asked) note("the log does not say how many ranks ran; give --ranks");
-  if (silent) return asked.value_or(0);
-  const int ranks = possible.single() ? static_cast<int>(possible.low) : asked.value_or(0);
-  const std::string fitting = ranks_text(possible);
+  Interval fitting = silent ? Interval{} : possible;
+  const bool listed_fit = listed && fitting.holds(*listed);
+  if (listed_fit) fitting.low = fitting.high = *listed;
+  const std::string found = ranks_text(fitting);
+  if (asked && !fitting.holds(*asked))
+    throw InputError(source(), fmt::format("expected {} ranks as --ranks says, found a log of {}; "
+                                           "leave --ranks out",
+                                           *asked, found));
+  const int ranks = fitting.single() ? static_cast<int>(fitting.low) : asked.value_or(0);
   if (!listed && ranks == 0)
-    note(fmt::format("no line lists the ranks, and the bandwidths fit {} ranks; give --ranks",
-                     fitting));
-  if (!listed) return ranks;
+    note(silent ? "the log does not say how many ranks ran; give --ranks"
+                : fmt::format("no line lists the ranks, and the bandwidths fit {} ranks; give "
+                              "--ranks",
+                              found));
+  if (!listed || listed_fit) return ranks;
   const std::string excluded =
-      fmt::format("{} ranks are listed, but its bandwidths are those of {}", *listed, fitting);
+      fmt::format("{} ranks are listed, but its bandwidths are those of {}", *listed, found);
   if (ranks == 0) throw RowsNotUsed{excluded + "; give --ranks"};
   note(fmt::format("{}; taken as {}", excluded, ranks));
   return ranks;

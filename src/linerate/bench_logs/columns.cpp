@@ -22,17 +22,13 @@ struct Unit {
   double value;
 };
 constexpr std::string_view kSecondsNames = "seconds secs s us ms ns";
-constexpr std::array kTimeUnits = {
-    Unit{"s sec secs second seconds", 1}, Unit{"ms msec millisecond milliseconds", 1e-3},
-    Unit{"us usec microsecond microseconds \xc2\xb5s \xce\xbcs", 1e-6},
-    Unit{"ns nsec nanosecond nanoseconds", 1e-9}};
-constexpr std::array kSizeUnits = {Unit{"b byte bytes", 1},
-                                   Unit{"kb", 1e3},
-                                   Unit{"mb", 1e6},
-                                   Unit{"gb", 1e9},
-                                   Unit{"kib", 1024},
-                                   Unit{"mib", 1024. * 1024},
-                                   Unit{"gib", 1024. * 1048576}};
+constexpr Unit kTimeUnits[] = {{"s sec secs second seconds", 1},
+                               {"ms msec millisecond milliseconds", 1e-3},
+                               {"us usec microsecond microseconds \xc2\xb5s \xce\xbcs", 1e-6},
+                               {"ns nsec nanosecond nanoseconds", 1e-9}};
+constexpr Unit kSizeUnits[] = {{"b byte bytes", 1}, {"kb", 1e3},   {"mb", 1e6},
+                               {"gb", 1e9},         {"kib", 1024}, {"mib", 1048576},
+                               {"gib", 1073741824}};
 
 std::optional<double> unit_in(std::span<const Unit> units, std::string_view name) {
   for (const auto& [names, unit] : units)
@@ -308,7 +304,8 @@ std::string unread(const Cells& cells, const Columns& columns, BandwidthRow& row
                     &time = columns.cell(cells, "time", columns.has("time", 0) ? 0 : 1);
   const auto dtype = dtype_of_log(type);
   if (!dtype && !type.empty()) return fmt::format("expected an element type, found \"{}\"", type);
-  const double size = whole_number(bytes).value_or(-1) * columns.bytes_unit;
+  const double size =
+      columns.has("bytes") ? whole_number(bytes).value_or(-1) * columns.bytes_unit : 0;
   if (size < 0 || size > kLargestBytes || (columns.has("dtype") && !dtype))
     return fmt::format("expected a size, found \"{}\"", bytes);
   row.dtype = dtype;

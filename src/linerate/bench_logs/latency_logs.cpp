@@ -59,12 +59,9 @@ std::optional<int> commanded_ranks(std::string_view line) {
     const std::string_view name = word.substr(word.find_last_of('/') + 1);
     if (name.starts_with("osu_")) return ranks;
     if (is_among(name, "mpirun mpiexec mpiexec.hydra srun")) ranks = ranks.value_or(0);
-    if (ranks == 0)
-      ranks = count_of(word.starts_with("--ntasks=")     ? word.substr(9)
-                       : is_among(before, "-np -n --np") ? word
-                                                         : "",
-                       1)
-                  .value_or(0);
+    std::string_view count = is_among(before, "-np -n --np") ? word : "";
+    if (word.starts_with("--ntasks=")) count = word.substr(9);
+    if (ranks == 0) ranks = count_of(count, 1).value_or(0);
     before = word;
   }
   return std::nullopt;
@@ -124,7 +121,7 @@ class OsuReader {
       end_table();
       const auto asked = log_.options().collective;
       collective_ = asked ? asked : collective_of_title(text);
-      columns_ = {}, open_ = false;
+      open_ = false;
       other_test_ = collective_ ? "" : std::string(text);
     } else if (text.starts_with("Datatype:")) {
       dtype_ = dtype_of_log(trim(text.substr(9, text.find('.', 9) - 9))).value_or(dtype_);
@@ -133,7 +130,7 @@ class OsuReader {
     }
   }
 
-  void begin_table(Cells titles) {
+  void begin_table(const Cells& titles) {
     end_table();
     if (collective_)
       run_ = {.titles = statement_of(*collective_),
@@ -142,9 +139,9 @@ class OsuReader {
               .states_parts =
                   collective_ == Collective::all_gather || collective_ == Collective::all_to_all};
     words_ = titles.size(), open_ = true, interrupted_ = false;
-    sizeless_ = !columns_of_titles(titles).has("bytes") && collective_ == Collective::barrier;
-    if (sizeless_) titles.insert(titles.begin(), "Size");
     columns_ = columns_of_titles(titles);
+    // A barrier alone has no sizes.
+    if (!columns_.has("bytes") && collective_ != Collective::barrier) columns_ = {};
   }
 
   void end_table() {
@@ -155,7 +152,7 @@ class OsuReader {
 
   /// A row has as many words as the header has titles, and the first one is a number. Other lines
   /// interrupt the table. Numbers of another shape also end it.
-  void read_row(Cells words, std::size_t number, std::string_view line) {
+  void read_row(const Cells& words, std::size_t number, std::string_view line) {
     const bool begun = !run_.rows.empty(), is_number = number_of(words[0]).has_value();
     // Some builds print more columns than they name; the first row says how many.
     if (open_ && !begun && !interrupted_ && words.size() > words_ &&
@@ -168,7 +165,6 @@ class OsuReader {
       interrupted_ = true;
       return;
     }
-    if (sizeless_) words.insert(words.begin(), "0");
     BandwidthRow row;
     const bool is_read = unread(words, columns_, row).empty();
     // Lines of other programs come between the rows of a table, too. After them only a row larger
@@ -195,7 +191,6 @@ class OsuReader {
   BandwidthRun run_;
   Columns columns_;
   std::size_t words_ = 0;     // of a row
-  bool sizeless_ = false;     // a barrier's
   bool open_ = false;         // there may be more rows
   bool interrupted_ = false;  // by another line since the last row
 };

@@ -345,8 +345,9 @@ CollectiveLog read_rows(const std::vector<JsonRow>& rows, const trace::InputFile
       if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
   TableReader reader(input.name(), options, format, std::move(known));
   const Columns columns = columns_of_titles(keys);
-  if (columns.known()) reader.begin(columns, 1);
-  for (std::size_t i = 0; columns.known() && i < rows.size(); ++i) {
+  if (!columns.known()) return reader.finish();
+  reader.begin(columns, 1);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
     Cells cells(keys.size());
     for (const auto& [key, text] : rows[i])
       cells[to_index(std::ranges::find(keys, key) - keys.begin())] = text;

@@ -230,7 +230,6 @@ CollectiveLog read_any(trace::InputFile& input, const CollectiveLogOptions& opti
 }  // namespace
 
 bool is_collective_log(std::string_view head) { return format_of_log(head) != nullptr; }
-bool is_nccl_tests_json(std::string_view head) { return kNcclTestsJson.matches(head); }
 
 CollectiveLog read_collective_log(trace::InputFile& input, const CollectiveLogOptions& options) {
   try {

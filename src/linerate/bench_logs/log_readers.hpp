@@ -27,8 +27,6 @@ namespace linerate::bench_logs {
 
 /// By the first bytes (InputFile::head).
 bool is_collective_log(std::string_view head);
-/// Only for nccl-tests' JSON.
-bool is_nccl_tests_json(std::string_view head);
 /// Throws InputError if no row can be read, or if --ranks contradicts the log. It also throws if a
 /// size is one rank's part and the number of ranks is unknown.
 CollectiveLog read_collective_log(trace::InputFile& input,
@@ -209,7 +207,8 @@ struct BandwidthRow {
   std::vector<Timing> timings;                    // out of place, then in place; at least one
 };
 
-/// Reads the cells into `row`. Returns why they cannot be read; empty: they were.
+/// Reads the cells into `row`. Returns why they cannot be read; empty: they were. Rows without a
+/// column of sizes are of no bytes.
 std::string unread(const Cells& cells, const Columns& columns, BandwidthRow& row);
 
 /// A line "Rank 3 Group 0 Pid 12 on node1 device 3"; host and device may be empty.

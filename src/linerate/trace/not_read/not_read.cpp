@@ -27,7 +27,7 @@ bool is_ascend(std::string_view text) {
 
 /// The output of a benchmark of collectives, which calibrate reads.
 bool is_benchmark_log(const Head& head) {
-  return (head.form() == HeadForm::object && bench_logs::is_nccl_tests_json(head.text())) ||
+  return (head.form() == HeadForm::object && bench_logs::kNcclTestsJson.matches(head.text())) ||
          (head.form() == HeadForm::text && bench_logs::is_collective_log(head.bytes()));
 }
 

@@ -21,7 +21,6 @@ struct Unit {
   std::string_view names;
   double value;
 };
-constexpr std::string_view kSecondsNames = "seconds secs s us ms ns";
 constexpr Unit kTimeUnits[] = {{"s sec secs second seconds", 1},
                                {"ms msec millisecond milliseconds", 1e-3},
                                {"us usec microsecond microseconds \xc2\xb5s \xce\xbcs", 1e-6},
@@ -177,8 +176,9 @@ Columns columns_of_titles(std::span<const std::string> titles) {
         kMeanings, [&title](std::string_view n) { return is_among(title.name, n); });
     if (names == kMeanings.end()) continue;
     const std::string_view column = names->substr(0, names->find(' '));
-    const auto unit_s =
-        unit_in(kTimeUnits, is_among(title.name, kSecondsNames) ? title.name : title.unit);
+    // "seconds" and "us" are names of times, too.
+    const auto named_s = unit_in(kTimeUnits, title.name),
+               unit_s = named_s ? named_s : unit_in(kTimeUnits, title.unit);
     ++columns.named;
     if (column == "bytes" && !columns.has("bytes") && !title.unit.empty()) {
       const auto unit = unit_in(kSizeUnits, title.unit);

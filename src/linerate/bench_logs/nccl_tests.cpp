@@ -264,13 +264,9 @@ class Scanner {
     std::optional<BandwidthRow> row;
     if (found_header()) row = parse_row(words, header_, true);
     if (!row && !has_header_) row = parse_row(words, usual_, false);
-    if (!row) {
-      has_rows_ = true;
-      log_.refuse(line_number_, line);
-      return;
-    }
-    if (begins_run(row->bytes)) begin_run();
+    if (row && begins_run(row->bytes)) begin_run();
     has_rows_ = true;
+    if (!row) return log_.refuse(line_number_, line);
     if (run().rows.empty()) take_titles();
     text_between_ = false;
     // No bytes, no information.

@@ -376,6 +376,10 @@ BandwidthRun said_besides(const element& root) {
   return known;
 }
 
+bool has_rccl_row(std::string_view head) {
+  return contains(head, "\"inPlace\"") && contains(head, "\"algBw\"");
+}
+
 bool has_nccl_object(std::string_view head) {
   const std::size_t first = first_object(head);
   if (first == std::string_view::npos) return false;
@@ -428,10 +432,6 @@ CollectiveLog read_rccl_tests_json(trace::InputFile& input, const CollectiveLogO
 }  // namespace
 
 const LogFormat kNcclTestsJson = {has_nccl_object, read_nccl_tests_json};
-const LogFormat kRcclTestsJson = {[](std::string_view head) {
-                                    return contains(head, "\"inPlace\"") &&
-                                           contains(head, "\"algBw\"");
-                                  },
-                                  read_rccl_tests_json};
+const LogFormat kRcclTestsJson = {has_rccl_row, read_rccl_tests_json};
 
 }  // namespace linerate::bench_logs

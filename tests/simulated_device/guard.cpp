@@ -16,7 +16,9 @@ std::atomic<bool> captures = false;
 
 /// What a void* of c10 is.
 struct Event {
-  Clock clock;
+  bool takes_times;
+  std::int64_t number;  // of its kind
+  Clock clock = {};
   int device = 0, stream = 0;
   std::int64_t ns = 0;     // on the device's clock
   bool was_asked = false;  // since it was recorded
@@ -56,34 +58,45 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }  // NOLINT: no override before 2.13
   bool queryStream(const c10::Stream& s) const override {
     const auto there = in_use(s.device_index());
+    note_in(s, "is asked for everything");
     host_learns(*there, there->order.event(static_cast<int>(s.id())));
     return true;
   }
   void synchronizeStream(const c10::Stream& s) const override {
+    note_in(s, "is waited for");
     host_waits(s.device_index(), static_cast<int>(s.id()), "a whole stream");
   }
   void synchronizeDevice(c10::DeviceIndex d) const override {
     const auto there = in_use(d);
+    note(*there, "host waits for everything");
     ++there->asked.host_waits[in_words("the whole device", of_thread().task())];
     host_learns(*there, there->order.all());
   }
 
-  void record(void** event, const c10::Stream& s, c10::DeviceIndex, c10::EventFlag) const override {
+  void record(void** event, const c10::Stream& s, c10::DeviceIndex,
+              c10::EventFlag flag) const override {
     const auto there = in_use(s.device_index());
-    if (!*event) *event = new Event;
+    const bool takes_times = flag == c10::EventFlag::BACKEND_DEFAULT;
+    std::int64_t& made = takes_times ? there->events.marks_made : there->events.events_made;
+    if (!*event) *event = new Event{takes_times, made++};
     const int stream = static_cast<int>(s.id());
-    as_event(*event) = {there->order.event(stream), s.device_index(), stream, there->ns_of(stream)};
+    Event& e = as_event(*event);
+    e = {e.takes_times,    e.number, there->order.event(stream),
+         s.device_index(), stream,   there->ns_of(stream)};
+    note_in(s, takes_times ? "sets a mark" : numbered("records", e));
   }
   void block(void* event, const c10::Stream& s) const override {
     if (!event) return;
     const auto there = in_use(s.device_index());
     const Event& e = as_event(event);
     TORCH_CHECK(e.device == s.device_index(), "simulated devices have no events in common");
+    note_in(s, numbered("waits", e));
     stream_waits(e.device, static_cast<int>(s.id()), e.stream, e.clock, e.ns);
   }
   void synchronizeEvent(void* event) const override {
     const Event& e = as_event(event);
     const auto there = in_use(e.device);
+    note(*there, e.takes_times ? "host waits for a mark" : numbered("host waits", e));
     ++there->asked.host_waits[in_words("an event", of_thread().task())];
     host_learns(*there, e.clock);
   }
@@ -92,13 +105,16 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     if (!event) return true;
     Event& e = as_event(event);
     const auto there = in_use(e.device);
+    if (!e.takes_times) note(*there, numbered("host asks for", e));
+    ++there->events.marks_asked;
     if (!std::exchange(e.was_asked, true) && !there->order.host_knows(e.stream, e.clock[e.stream]))
       return false;
     host_learns(*there, e.clock);
     return true;
   }
   void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
-    delete static_cast<Event*>(event);
+    const std::unique_ptr<Event> gone(static_cast<Event*>(event));
+    in_use(gone->device)->events.events_destroyed += !gone->takes_times;
   }
   double elapsedTime(void* first, void* then, c10::DeviceIndex) const override {
     return static_cast<double>(as_event(then).ns - as_event(first).ns) / 1e6;
@@ -117,6 +133,16 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     State& operator*() const { return state; }
   };
   static InUse in_use(int device) { return {simulated::state(device)}; }
+  static void note(State& there, std::string call) {
+    if (there.events.keeps_calls) there.events.calls.push_back(std::move(call));
+  }
+  static void note_in(const c10::Stream& s, const std::string& what) {
+    note(simulated::state(s.device_index()),
+         std::to_string(s.device_index()) + ":" + std::to_string(s.id()) + " " + what);
+  }
+  static std::string numbered(const char* what, const Event& e) {
+    return what + (" " + std::to_string(e.number));
+  }
   static Event& as_event(void* event) { return *static_cast<Event*>(event); }
   static int index_of(c10::Device d) { return d.has_index() ? d.index() : of_thread().device; }
   static c10::Stream stream_of(int device, int id) {

@@ -107,6 +107,8 @@ void finish_all(int device) {
   d.order.forget_uses();
 }
 
+EventLog& event_log(int device) { return state(device).events; }
+
 void leave_out_wait(int device, std::int64_t number) {
   State& d = state(device);
   const Lock lock(d.mutex);

@@ -72,6 +72,19 @@ void finish_all(int device);
 /// The wait of this number since forget(), counted from 0, will not happen.
 void leave_out_wait(int device, std::int64_t number);
 
+/// How a device's events are used, for tests of single calls. Events are numbered as they are made,
+/// those that take times (marks) apart.
+struct EventLog {
+  bool keeps_calls = false;
+  /// "1:2 records 0", "1:2 waits 0" (device:stream), "host waits 0", "host asks for 0"; of marks
+  /// "1:2 sets a mark", "host waits for a mark"; and what a test adds.
+  std::vector<std::string> calls;
+  std::int64_t events_made = 0, events_destroyed = 0;  // without times
+  std::int64_t marks_made = 0, marks_asked = 0;        // asked: whether they are over
+};
+/// No lock guards it: for a test of one thread at a time.
+EventLog& event_log(int device);
+
 /// Whether streams say that a graph is captured in them, which LibTorch asks from 2.13 on. What is
 /// enqueued runs all the same.
 void set_capturing(bool on);

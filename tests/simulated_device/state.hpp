@@ -27,6 +27,7 @@ struct State {
   Order order;
   StreamPools pools;
   Asked asked;
+  EventLog events;
   std::vector<LateCopy> late;
   std::vector<std::int64_t> ns;         // of the device's clock, when a stream has done what it has
   std::vector<int> free_inner;          // streams of back ends that are gone

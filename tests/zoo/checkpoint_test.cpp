@@ -1,4 +1,5 @@
-// The checkpoint's file form: what goes in comes out, and nothing damaged is taken.
+// The checkpoint's file form: what goes in comes out, and nothing damaged is taken. Its place:
+// never overwritten unasked.
 #include "linerate/zoo/checkpoint.hpp"
 
 #include <ATen/ops/arange.h>
@@ -7,7 +8,9 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <fstream>
 
+#include "folder.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::zoo {
@@ -62,6 +65,24 @@ TEST(Checkpoint, EveryFlippedBitIsRefused) {
     damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
     EXPECT_THROW(decode(damaged, "file"), InputError) << i;
   }
+}
+
+using Folder = InFolder;
+
+TEST_F(Folder, WhatIsNoCheckpointIsNotOverwritten) {
+  const CheckpointFolder folder(folder_);
+  EXPECT_NO_THROW(folder.require_none());
+  std::ofstream(folder_ / "checkpoint") << "somebody's own";
+  EXPECT_THAT([&] { folder.require_none(); },
+              ThrowsMessage<UsageError>(HasSubstr("cannot be read as a checkpoint")));
+}
+
+TEST_F(Folder, AFirstWriteThatFailsSaysThatNoneIsThere) {
+  CheckpointFolder folder(folder_ / "ck");
+  std::filesystem::remove_all(folder_ / "ck");
+  EXPECT_THAT([&] { folder.write({}); },
+              ThrowsMessage<InputError>(testing::AllOf(
+                  HasSubstr("No such file"), HasSubstr("there is no checkpoint before it"))));
 }
 
 }  // namespace

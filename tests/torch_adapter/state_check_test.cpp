@@ -18,6 +18,7 @@
 #include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/buffer.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
+#include "torch_adapter/rank_tests.hpp"
 #include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
@@ -150,19 +151,17 @@ TEST(TensorBuffer, HasTheTensorsTypeMemoryAndCount) {
   EXPECT_EQ(buffer(rows).data, rows.data_ptr());
 }
 
-TEST(TensorBuffer, TravelsInCollectives) {
-  comm::run_ranks(3, [](comm::Communicator& c) {
-    for (const at::ScalarType type :
-         {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte}) {
-      at::Tensor sum = at::full({5}, c.rank() + 1, at::TensorOptions(type));
-      c.all_reduce(buffer(sum), comm::Reduce::sum, "sum")->wait();
-      EXPECT_TRUE(sum.equal(at::full({5}, 6, at::TensorOptions(type)))) << sum;
-    }
-    const at::Tensor mine = at::full({2}, c.rank(), at::TensorOptions(at::kLong));
-    at::Tensor all = at::empty({3, 2}, at::kLong);
-    c.all_gather(buffer(mine), buffer(all), "all")->wait();
-    EXPECT_TRUE(all.select(1, 0).equal(at::arange(3, at::kLong)));
-  });
+TEST_ON(TensorBuffer, TravelsInCollectives, comm::run_ranks, 3) {
+  for (const at::ScalarType type :
+       {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte}) {
+    at::Tensor sum = at::full({5}, communicator.rank() + 1, at::TensorOptions(type));
+    communicator.all_reduce(buffer(sum), comm::Reduce::sum, "sum")->wait();
+    EXPECT_TRUE(sum.equal(at::full({5}, 6, at::TensorOptions(type)))) << sum;
+  }
+  const at::Tensor mine = at::full({2}, communicator.rank(), at::TensorOptions(at::kLong));
+  at::Tensor all = at::empty({3, 2}, at::kLong);
+  communicator.all_gather(buffer(mine), buffer(all), "all")->wait();
+  EXPECT_TRUE(all.select(1, 0).equal(at::arange(3, at::kLong)));
 }
 
 std::string refused(at::Tensor tensor) {
@@ -195,27 +194,17 @@ static_assert(!HasTensorBuffer<at::Tensor>);  // a temporary is gone before the 
 
 // Element types keep their size: what a payload's bytes are computed with is what its memory has.
 
-TEST(ElementType, EachIsTheOneOfThatName) {
+TEST(ElementType, EachIsTheOneOfThatNameAndSize) {
   const std::vector<std::pair<DType, c10::ScalarType>> pairs = {
       {DType::f32, at::kFloat},     {DType::f64, at::kDouble}, {DType::f16, at::kHalf},
       {DType::bf16, at::kBFloat16}, {DType::i32, at::kInt},    {DType::i64, at::kLong},
       {DType::u8, at::kByte}};
   EXPECT_EQ(pairs.size(), kDTypeNames.size());
-  for (const auto& [ours, theirs] : pairs) EXPECT_EQ(scalar_type(ours), theirs) << name_of(ours);
-}
-
-TEST(ElementType, EveryOneHasTheSameSizeInLibTorchAndComesBack) {
-  for (const std::string_view name : kDTypeNames) {
-    const DType type = parse_dtype(name);
-    EXPECT_EQ(static_cast<std::int64_t>(c10::elementSize(scalar_type(type))), size_of(type))
-        << name;
-    EXPECT_EQ(dtype_of(scalar_type(type)), type) << name;
+  for (const auto& [ours, theirs] : pairs) {
+    EXPECT_EQ(scalar_type(ours), theirs) << name_of(ours);
+    EXPECT_EQ(dtype_of(theirs), ours) << name_of(ours);
+    EXPECT_EQ(static_cast<std::int64_t>(c10::elementSize(theirs)), size_of(ours)) << name_of(ours);
   }
-}
-
-TEST(ElementType, WhatNoDocumentNamesHasNone) {
-  EXPECT_FALSE(dtype_of(c10::ScalarType::Bool));
-  EXPECT_FALSE(dtype_of(c10::ScalarType::ComplexFloat));
 }
 
 }  // namespace

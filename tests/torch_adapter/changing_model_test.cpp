@@ -11,6 +11,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/kfac/kfac.hpp"
 #include "torch_adapter/parity.hpp"
+#include "torch_adapter/rank_tests.hpp"
 #include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
@@ -32,12 +33,7 @@ struct ChangingNet : torch::nn::Module {
   }
   at::Tensor loss(const at::Tensor& x) { return forward(x).square().mean(); }
   /// Of all ranks the same.
-  void begin() {
-    const torch::NoGradGuard no_grad;
-    to(at::kDouble);
-    double seed = 0;
-    for (at::Tensor& p : parameters()) p.copy_(numbers(p.sizes(), ++seed) / 3);
-  }
+  void begin() { to(at::kDouble), seed_weights(*this); }
   void replace(const std::string& name, std::int64_t in, std::int64_t out) {
     replace_module(name, torch::nn::Linear(in, out));
     begin();
@@ -118,131 +114,121 @@ TEST(ChangingModel, IsExchangedAsItIsFromTheNextFinishOn) {
 }
 
 /// Weights that wait for their update are done, and those that are gone hurt nobody.
-TEST(ChangingModel, TrainsOnWhereUpdatesWait) {
-  ranks(2, [](Communicator& c) {
-    for (const std::string strategy :
-         {"dear(bucket=64B)", "ddp+topk(density=0.3, dense_below=0)"}) {
-      TwoNets twins{c};
-      DataParallel parallel(twins.model, c, {.strategy = strategy});
-      for (const bool other_head : {false, true}) {
-        if (other_head) twins.both([](ChangingNet& net) { net.replace("head", 16, 4); });
-        torch::optim::SGD ours(twins.model.parameters(), 0.1),
-            theirs(twins.reference.parameters(), 0.1);
-        for (int step = 0; step < 4; ++step) {
-          twins.backward();
-          parallel.step(ours);
-          theirs.step();
-        }
+TEST_ON(ChangingModel, TrainsOnWhereUpdatesWait, ranks, 2) {
+  for (const std::string strategy : {"dear(bucket=64B)", "ddp+topk(density=0.3, dense_below=0)"}) {
+    TwoNets twins{communicator};
+    DataParallel parallel(twins.model, communicator, {.strategy = strategy});
+    for (const bool other_head : {false, true}) {
+      if (other_head) twins.both([](ChangingNet& net) { net.replace("head", 16, 4); });
+      torch::optim::SGD ours(twins.model.parameters(), 0.1),
+          theirs(twins.reference.parameters(), 0.1);
+      for (int step = 0; step < 4; ++step) {
+        twins.backward();
+        parallel.step(ours);
+        theirs.step();
       }
-      parallel.settle();
-      require_bitwise_equal(c, twins.model);
-      if (strategy.find("topk") != std::string::npos) continue;
-      EXPECT_TRUE(torch::allclose(flat(twins.model), flat(twins.reference), 1e-10, 1e-12));
     }
-  });
+    parallel.settle();
+    require_bitwise_equal(communicator, twins.model);
+    if (strategy.find("topk") != std::string::npos) continue;
+    EXPECT_TRUE(torch::allclose(flat(twins.model), flat(twins.reference), 1e-10, 1e-12));
+  }
 }
 
-TEST(ChangingModel, ThatChangesOnOneRankOrBeginsUnlikeIsAnErrorOnEveryRank) {
-  ranks(3, [](Communicator& c) {
-    for (const std::string& strategy : kChanged) {
-      TwoNets twins{c};
-      DataParallel parallel(twins.model, c, {.strategy = strategy});
-      const auto step = [&] { twins.step(parallel, strategy); };
-      const auto thrown = [&] {
-        return thrown_on_every_rank<CommError>([&] {
-          twins.backward();
-          parallel.finish();
-        });
-      };
-      for (int i = 0; i < 2; ++i) step();
-      if (c.rank() == 1) twins.both([](ChangingNet& net) { net.replace("head", 16, 5); });
-      EXPECT_THAT(thrown(), AllOf(HasSubstr("head.weight"), HasSubstr("[3, 16]"),
-                                  HasSubstr("[5, 16]"), HasSubstr("on every rank")));
-      EXPECT_THAT([&] { parallel.require_same_weights("now"); },
-                  testing::ThrowsMessage<CommError>(HasSubstr("head.weight")));
-      // The others follow.
-      if (c.rank() != 1) twins.both([](ChangingNet& net) { net.replace("head", 16, 5); });
-      for (int i = 0; i < 2; ++i) step();
-      twins.both([](ChangingNet& net) { net.replace("head", 16, 3); });
-      {
-        const torch::NoGradGuard no_grad;
-        twins.model.parameters().back().fill_(c.rank());
-      }
-      EXPECT_THAT(thrown(), AllOf(HasSubstr("head.bias"), HasSubstr("seed the ranks alike"),
-                                  HasSubstr("wrap the model again")));
-      twins.both([](ChangingNet& net) { net.begin(); });
-      for (int i = 0; i < 2; ++i) step();
-    }
-  });
-}
-
-TEST(ChangingModel, BuffersOfAnotherNormFollowRankZero) {
-  ranks(2, [](Communicator& c) {
-    torch::nn::Sequential model(torch::nn::Linear(6, 4), torch::nn::BatchNorm1d(4));
-    set_weights_of_rank(*model);
-    DataParallel parallel(*model, c);
-    for (int step = 0; step < 4; ++step) {
-      if (step == 2) model->replace_module("1", torch::nn::BatchNorm1d(4));
-      model->to(at::kDouble);
-      const auto norm =
-          std::dynamic_pointer_cast<torch::nn::BatchNorm1dImpl>(model->named_children()["1"]);
-      const auto linear =
-          std::dynamic_pointer_cast<torch::nn::LinearImpl>(model->named_children()["0"]);
-      norm->forward(linear->forward(numbers({kBatch, 6}, c.rank() + step)))
-          .square()
-          .sum()
-          .backward();
-      parallel.finish();
-      require_bitwise_equal(c, *model);
-      model->zero_grad();
-    }
-  });
-}
-
-TEST(ChangingModel, ALayerThatKfacPreconditionsIsNotReplaced) {
-  ranks(2, [](Communicator& c) {
-    ChangingNet net;
-    KFAC kfac(net, {.loss_average = LossAverage{}, .learning_rate = [](auto) { return 0.01; }});
-    DataParallel parallel(net, c, {.strategy = "ddp+kfac(spd)", .preconditioner = &kfac});
-    torch::optim::SGD optimizer(net.parameters(), 0.01);
-    const auto backward = [&] {
-      net.zero_grad();
-      net.loss(numbers({kBatch, 6}, c.rank())).backward();
+TEST_ON(ChangingModel, ThatChangesOnOneRankOrBeginsUnlikeIsAnErrorOnEveryRank, ranks, 3) {
+  for (const std::string& strategy : kChanged) {
+    TwoNets twins{communicator};
+    DataParallel parallel(twins.model, communicator, {.strategy = strategy});
+    const auto step = [&] { twins.step(parallel, strategy); };
+    const auto thrown = [&] {
+      return thrown_on_every_rank<CommError>([&] {
+        twins.backward();
+        parallel.finish();
+      });
     };
-    backward();
-    parallel.step(kfac, optimizer);
-    net.replace("head", 16, 5);
-    backward();
-    EXPECT_THAT([&] { parallel.finish(); },
-                testing::ThrowsMessage<UsageError>(
-                    AllOf(HasSubstr("K-FAC preconditions \"head\""), HasSubstr("wrap the model"))));
-  });
+    for (int i = 0; i < 2; ++i) step();
+    if (communicator.rank() == 1) twins.both([](ChangingNet& net) { net.replace("head", 16, 5); });
+    EXPECT_THAT(thrown(), AllOf(HasSubstr("head.weight"), HasSubstr("[3, 16]"),
+                                HasSubstr("[5, 16]"), HasSubstr("on every rank")));
+    EXPECT_THAT([&] { parallel.require_same_weights("now"); },
+                testing::ThrowsMessage<CommError>(HasSubstr("head.weight")));
+    // The others follow.
+    if (communicator.rank() != 1) twins.both([](ChangingNet& net) { net.replace("head", 16, 5); });
+    for (int i = 0; i < 2; ++i) step();
+    twins.both([](ChangingNet& net) { net.replace("head", 16, 3); });
+    {
+      const torch::NoGradGuard no_grad;
+      twins.model.parameters().back().fill_(communicator.rank());
+    }
+    EXPECT_THAT(thrown(), AllOf(HasSubstr("head.bias"), HasSubstr("seed the ranks alike"),
+                                HasSubstr("wrap the model again")));
+    twins.both([](ChangingNet& net) { net.begin(); });
+    for (int i = 0; i < 2; ++i) step();
+  }
+}
+
+TEST_ON(ChangingModel, BuffersOfAnotherNormFollowRankZero, ranks, 2) {
+  torch::nn::Sequential model(torch::nn::Linear(6, 4), torch::nn::BatchNorm1d(4));
+  set_weights_of_rank(*model);
+  DataParallel parallel(*model, communicator);
+  for (int step = 0; step < 4; ++step) {
+    if (step == 2) model->replace_module("1", torch::nn::BatchNorm1d(4));
+    model->to(at::kDouble);
+    const auto norm =
+        std::dynamic_pointer_cast<torch::nn::BatchNorm1dImpl>(model->named_children()["1"]);
+    const auto linear =
+        std::dynamic_pointer_cast<torch::nn::LinearImpl>(model->named_children()["0"]);
+    norm->forward(linear->forward(numbers({kBatch, 6}, communicator.rank() + step)))
+        .square()
+        .sum()
+        .backward();
+    parallel.finish();
+    require_bitwise_equal(communicator, *model);
+    model->zero_grad();
+  }
+}
+
+TEST_ON(ChangingModel, ALayerThatKfacPreconditionsIsNotReplaced, ranks, 2) {
+  ChangingNet net;
+  KFAC kfac(net, {.loss_average = LossAverage{}, .learning_rate = [](auto) { return 0.01; }});
+  DataParallel parallel(net, communicator, {.strategy = "ddp+kfac(spd)", .preconditioner = &kfac});
+  torch::optim::SGD optimizer(net.parameters(), 0.01);
+  const auto backward = [&] {
+    net.zero_grad();
+    net.loss(numbers({kBatch, 6}, communicator.rank())).backward();
+  };
+  backward();
+  parallel.step(kfac, optimizer);
+  net.replace("head", 16, 5);
+  backward();
+  EXPECT_THAT([&] { parallel.finish(); },
+              testing::ThrowsMessage<UsageError>(
+                  AllOf(HasSubstr("K-FAC preconditions \"head\""), HasSubstr("wrap the model"))));
 }
 
 /// A model that a shared_ptr held may go first; loose tensors are what they are told to be.
-TEST(ChangingModel, MayBeGoneAndLooseTensorsAreToldOf) {
-  ranks(2, [](Communicator& c) {
-    auto net = std::make_shared<ChangingNet>();
-    DataParallel parallel(*net, c);
-    net->loss(numbers({kBatch, 6}, c.rank())).backward();
-    const at::Tensor weight = net->parameters()[0];
-    net.reset();
-    parallel.finish();
-    parallel.require_same_weights("gone");
-    EXPECT_TRUE(weight.grad().defined());
+TEST_ON(ChangingModel, MayBeGoneAndLooseTensorsAreToldOf, ranks, 2) {
+  auto net = std::make_shared<ChangingNet>();
+  DataParallel parallel(*net, communicator);
+  net->loss(numbers({kBatch, 6}, communicator.rank())).backward();
+  const at::Tensor weight = net->parameters()[0];
+  net.reset();
+  parallel.finish();
+  parallel.require_same_weights("gone");
+  EXPECT_TRUE(weight.grad().defined());
 
-    const at::Tensor a = torch::ones({3}, torch::requires_grad()),
-                     b = torch::ones({4}, torch::requires_grad());
-    DataParallel loose({{"a", a}}, {}, c, {.name = "loose"});
-    for (int step = 0; step < 4; ++step) {
-      a.mutable_grad().reset(), b.mutable_grad().reset();
-      if (step == 2) loose.set_tensors({{"a", a}, {"b", b}}, {});
-      ((a.sum() + b.sum()) * (c.rank() + 1)).backward();
-      loose.finish();
-      EXPECT_TRUE(torch::equal(a.grad(), torch::full({3}, 1.5f)));
-      EXPECT_TRUE(torch::equal(b.grad(), torch::full({4}, step < 2 ? c.rank() + 1.0f : 1.5f)));
-    }
-  });
+  const at::Tensor a = torch::ones({3}, torch::requires_grad()),
+                   b = torch::ones({4}, torch::requires_grad());
+  DataParallel loose({{"a", a}}, {}, communicator, {.name = "loose"});
+  for (int step = 0; step < 4; ++step) {
+    a.mutable_grad().reset(), b.mutable_grad().reset();
+    if (step == 2) loose.set_tensors({{"a", a}, {"b", b}}, {});
+    ((a.sum() + b.sum()) * (communicator.rank() + 1)).backward();
+    loose.finish();
+    EXPECT_TRUE(torch::equal(a.grad(), torch::full({3}, 1.5f)));
+    EXPECT_TRUE(
+        torch::equal(b.grad(), torch::full({4}, step < 2 ? communicator.rank() + 1.0f : 1.5f)));
+  }
 }
 
 // What DataParallel refuses: on every rank, with both sides named.
@@ -257,74 +243,66 @@ at::Tensor trained(at::IntArrayRef shape, at::ScalarType type = at::kFloat) {
   return torch::zeros(shape, torch::dtype(type).requires_grad(true));
 }
 
-TEST(Construction, ModelsThatDifferAreNamedOnEveryRank) {
-  ranks(3, [](Communicator& communicator) {
-    const bool odd = communicator.rank() == 2;
-    EXPECT_THAT(refusal(communicator, {{"w", trained({odd ? 3 : 4})}}),
-                AllOf(HasSubstr("rank 0 has \"parameter w Float [4]"),
-                      HasSubstr("rank 2 has \"parameter w Float [3]")));
-    EXPECT_THAT(refusal(communicator, {{odd ? "v" : "w", trained({4})}}), HasSubstr("parameter v"));
-    EXPECT_THAT(refusal(communicator, {{"w", trained({4}, odd ? at::kDouble : at::kFloat)}}),
-                HasSubstr("Double"));
-    NamedTensors two = {{"w", trained({4})}, {"x", trained({2})}};
-    if (odd) two.pop_back();
-    EXPECT_THAT(refusal(communicator, two), HasSubstr("rank 2 has nothing (only 1 entries)"));
-    two = {{"w", trained({4})}, {"x", trained({2})}};
-    two[1].second.set_requires_grad(!odd);
-    EXPECT_THAT(refusal(communicator, two), HasSubstr("[2] strides [1] requires_grad"));
-    EXPECT_THAT(refusal(communicator, {{"w", trained({4})}}, {.strategy = odd ? "bulk" : "ddp"}),
-                AllOf(HasSubstr("strategy ddp"), HasSubstr("strategy bulk")));
-    EXPECT_EQ(refusal(communicator, {{"w", trained({4})}}), "");
-  });
+TEST_ON(Construction, ModelsThatDifferAreNamedOnEveryRank, ranks, 3) {
+  const bool odd = communicator.rank() == 2;
+  EXPECT_THAT(refusal(communicator, {{"w", trained({odd ? 3 : 4})}}),
+              AllOf(HasSubstr("rank 0 has \"parameter w Float [4]"),
+                    HasSubstr("rank 2 has \"parameter w Float [3]")));
+  EXPECT_THAT(refusal(communicator, {{odd ? "v" : "w", trained({4})}}), HasSubstr("parameter v"));
+  EXPECT_THAT(refusal(communicator, {{"w", trained({4}, odd ? at::kDouble : at::kFloat)}}),
+              HasSubstr("Double"));
+  NamedTensors two = {{"w", trained({4})}, {"x", trained({2})}};
+  if (odd) two.pop_back();
+  EXPECT_THAT(refusal(communicator, two), HasSubstr("rank 2 has nothing (only 1 entries)"));
+  two = {{"w", trained({4})}, {"x", trained({2})}};
+  two[1].second.set_requires_grad(!odd);
+  EXPECT_THAT(refusal(communicator, two), HasSubstr("[2] strides [1] requires_grad"));
+  EXPECT_THAT(refusal(communicator, {{"w", trained({4})}}, {.strategy = odd ? "bulk" : "ddp"}),
+              AllOf(HasSubstr("strategy ddp"), HasSubstr("strategy bulk")));
+  EXPECT_EQ(refusal(communicator, {{"w", trained({4})}}), "");
 }
 
-TEST(Construction, WhatOneRankCannotExchangeIsEveryRanksError) {
-  ranks(2, [](Communicator& communicator) {
-    const at::Tensor good = trained({4});
-    const auto with = [&](const at::Tensor& bad) {
-      return refusal(communicator, {{"bad", communicator.rank() == 1 ? bad : good}});
-    };
-    EXPECT_THAT(with(at::Tensor()), HasSubstr("rank 1: parameter \"bad\" is undefined"));
-    EXPECT_THAT(with(trained({4}, at::kComplexFloat)), HasSubstr("ComplexFloat"));
-    EXPECT_THAT(with(torch::zeros({1}).expand({4})), HasSubstr("overlap or leave gaps"));
-    EXPECT_THAT(with(torch::zeros({8}).slice(0, 0, 8, 2)), HasSubstr("strides [2]"));
-    EXPECT_THAT(with(torch::zeros({4}).to_sparse()), HasSubstr("Sparse"));
-    EXPECT_THAT(with(torch::zeros({4}, torch::device(at::kMeta))), HasSubstr("lies on meta"));
-    EXPECT_THAT(with(trained({4}) * 2), HasSubstr("not a leaf"));
-    EXPECT_THAT(refusal(communicator, {{"w", torch::zeros({4})}}),
-                HasSubstr("no parameter requires a gradient"));
-    EXPECT_THAT(refusal(communicator, {{"w", good}}, {.strategy = "dpp"}), HasSubstr("dpp"));
-  });
+TEST_ON(Construction, WhatOneRankCannotExchangeIsEveryRanksError, ranks, 2) {
+  const at::Tensor good = trained({4});
+  const auto with = [&](const at::Tensor& bad) {
+    return refusal(communicator, {{"bad", communicator.rank() == 1 ? bad : good}});
+  };
+  EXPECT_THAT(with(at::Tensor()), HasSubstr("rank 1: parameter \"bad\" is undefined"));
+  EXPECT_THAT(with(trained({4}, at::kComplexFloat)), HasSubstr("ComplexFloat"));
+  EXPECT_THAT(with(torch::zeros({1}).expand({4})), HasSubstr("overlap or leave gaps"));
+  EXPECT_THAT(with(torch::zeros({8}).slice(0, 0, 8, 2)), HasSubstr("strides [2]"));
+  EXPECT_THAT(with(torch::zeros({4}).to_sparse()), HasSubstr("Sparse"));
+  EXPECT_THAT(with(torch::zeros({4}, torch::device(at::kMeta))), HasSubstr("lies on meta"));
+  EXPECT_THAT(with(trained({4}) * 2), HasSubstr("not a leaf"));
+  EXPECT_THAT(refusal(communicator, {{"w", torch::zeros({4})}}),
+              HasSubstr("no parameter requires a gradient"));
+  EXPECT_THAT(refusal(communicator, {{"w", good}}, {.strategy = "dpp"}), HasSubstr("dpp"));
 }
 
-TEST(Construction, SparseEmbeddingsAreRefusedBeforeTheyMakeGradients) {
-  ranks(2, [](Communicator& communicator) {
-    torch::nn::Sequential model(
-        torch::nn::Embedding(torch::nn::EmbeddingOptions(10, 3).sparse(communicator.rank() == 1)));
-    EXPECT_THAT(thrown_by([&] { DataParallel(*model, communicator); }),
-                AllOf(HasSubstr("rank 1: module \"0\""), HasSubstr("without the option sparse")));
-  });
+TEST_ON(Construction, SparseEmbeddingsAreRefusedBeforeTheyMakeGradients, ranks, 2) {
+  torch::nn::Sequential model(
+      torch::nn::Embedding(torch::nn::EmbeddingOptions(10, 3).sparse(communicator.rank() == 1)));
+  EXPECT_THAT(thrown_by([&] { DataParallel(*model, communicator); }),
+              AllOf(HasSubstr("rank 1: module \"0\""), HasSubstr("without the option sparse")));
 }
 
 /// Frozen parameters and buffers may have any type.
-TEST(Construction, EveryRankStartsWithRankZerosState) {
-  ranks(3, [](Communicator& communicator) {
-    const auto r = static_cast<double>(communicator.rank());
-    const at::Tensor w = torch::full({5}, r, torch::requires_grad()),
-                     frozen = torch::full({3}, r, at::kDouble),
-                     bytes = torch::full({5}, communicator.rank(), at::kByte),
-                     count = torch::full({}, communicator.rank(), at::kLong),
-                     flag = torch::full({2}, r > 0, at::kBool);
-    DataParallel parallel({{"w", w}, {"frozen", frozen}, {"bytes", bytes}},
-                          {{"count", count}, {"flag", flag}}, communicator);
-    EXPECT_TRUE(torch::equal(w, torch::zeros({5})));
-    EXPECT_TRUE(torch::equal(frozen, torch::zeros({3}, at::kDouble)));
-    EXPECT_TRUE(torch::equal(bytes, torch::zeros({5}, at::kByte)));
-    EXPECT_EQ(count.item<std::int64_t>(), 0);
-    EXPECT_FALSE(flag.any().item<bool>());
-    w.sum().backward();
-    EXPECT_EQ(parallel.finish().unused_everywhere, 0);
-  });
+TEST_ON(Construction, EveryRankStartsWithRankZerosState, ranks, 3) {
+  const auto r = static_cast<double>(communicator.rank());
+  const at::Tensor w = torch::full({5}, r, torch::requires_grad()),
+                   frozen = torch::full({3}, r, at::kDouble),
+                   bytes = torch::full({5}, communicator.rank(), at::kByte),
+                   count = torch::full({}, communicator.rank(), at::kLong),
+                   flag = torch::full({2}, r > 0, at::kBool);
+  DataParallel parallel({{"w", w}, {"frozen", frozen}, {"bytes", bytes}},
+                        {{"count", count}, {"flag", flag}}, communicator);
+  EXPECT_TRUE(torch::equal(w, torch::zeros({5})));
+  EXPECT_TRUE(torch::equal(frozen, torch::zeros({3}, at::kDouble)));
+  EXPECT_TRUE(torch::equal(bytes, torch::zeros({5}, at::kByte)));
+  EXPECT_EQ(count.item<std::int64_t>(), 0);
+  EXPECT_FALSE(flag.any().item<bool>());
+  w.sum().backward();
+  EXPECT_EQ(parallel.finish().unused_everywhere, 0);
 }
 
 }  // namespace

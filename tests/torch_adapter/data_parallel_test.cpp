@@ -7,7 +7,6 @@
 
 #include <numeric>
 
-#include "linerate/exec/recorder.hpp"
 #include "torch_adapter/parity.hpp"
 #include "torch_adapter/rank_tests.hpp"
 
@@ -322,26 +321,6 @@ TEST_ON(DataParallel, TheRebuiltPlanFollowsTheOrderOfReadiness, ranks, 2) {
   EXPECT_THAT(parallel.plan().gradient_names.front(),
               HasSubstr("last."));  // its gradients come first
   EXPECT_GT(parallel.workload().backward_s, 0);
-}
-
-TEST_ON(DataParallel, RecordsEachBucketOfEachStep, ranks, 2) {
-  Mlp model;
-  exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
-  DataParallel parallel(model, communicator,
-                        {.strategy = "ddp(first=64B,bucket=512B)", .recorder = &recorder});
-  for (int step = 0; step < 3; ++step) {
-    recorder.begin_step(step);
-    loss_of(model, 1, 2).backward();
-    parallel.finish();
-  }
-  const doc::Timeline timeline = exec::gather_timeline(communicator, recorder.timeline());
-  if (communicator.rank() != 0) return;
-  std::map<std::pair<int, int>, std::int64_t> bytes;
-  for (const doc::Event& event : timeline.events)
-    if (event.kind == doc::TaskKind::all_reduce) bytes[{event.rank, event.step}] += event.bytes;
-  EXPECT_EQ(bytes.size(), 6u);  // 2 ranks, 3 steps
-  // 6*16+16 + 16*16+16 + 16*3+3 = 435 floats; 6 flags of gradients, and those of the step
-  for (const auto& [key, sum] : bytes) EXPECT_EQ(sum, 4 * (435 + 6 + doc::kStepFlags));
 }
 
 }  // namespace

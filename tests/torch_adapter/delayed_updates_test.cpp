@@ -21,12 +21,15 @@
 #include <thread>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/recorder.hpp"
 #include "linerate/kfac/kfac.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "torch_adapter/noting_communicator.hpp"
 #include "torch_adapter/parity.hpp"
+#include "torch_adapter/rank_tests.hpp"
+#include "torch_adapter/registered_compressors.hpp"
 #include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
@@ -155,62 +158,51 @@ class CountedDescent final : public PartialUpdates {
 class DelayedUpdate : public testing::TestWithParam<int> {};
 
 /// Recorded steps keep a task for each part.
-TEST_P(DelayedUpdate, PartsThatHaveArrivedAreUpdatedInOneCallIfThatIsShorter) {
-  ranks(GetParam(), [](Communicator& communicator) {
-    exec::Recorder recorder(communicator, exec::agree_origin(communicator), "counted");
-    for (const auto& [together, recorded] :
-         {std::pair{false, false}, {true, false}, {true, true}}) {
-      recorder.keep(recorded);
-      DelayedJob ours(communicator,
-                      {.strategy = "dear(layers=1)",
-                       .measured_steps = 1,
-                       .recorder = &recorder,
-                       .name = "ours"},
-                      descent(0.05), at::kDouble);
-      DelayedJob theirs(communicator, {.strategy = "bulk", .name = "theirs"}, descent(0.05),
-                        at::kDouble);
-      for (int step = 0; step < 4; ++step) {
-        ours.loss(step).backward();
-        const auto counted = std::make_shared<CountedDescent>(together);
-        ours.parallel.step(counted);
-        ASSERT_GE(counted->parts(), 2u);
-        communicator.barrier("all have arrived")->wait();  // calls end in their order
-        ours.parallel.settle();
-        EXPECT_EQ(counted->calls(), together && !recorded ? 1 : counted->parts());
-        theirs.step(step);
-      }
-      EXPECT_LE(relative_error(ours.weights(), theirs.weights()), 1e-12);
+TEST_P_ON(DelayedUpdate, PartsThatHaveArrivedAreUpdatedInOneCallIfThatIsShorter, ranks) {
+  exec::Recorder recorder(communicator, exec::agree_origin(communicator), "counted");
+  for (const auto& [together, recorded] : {std::pair{false, false}, {true, false}, {true, true}}) {
+    recorder.keep(recorded);
+    DelayedJob ours(
+        communicator,
+        {.strategy = "dear(layers=1)", .measured_steps = 1, .recorder = &recorder, .name = "ours"},
+        descent(0.05), at::kDouble);
+    DelayedJob theirs(communicator, {.strategy = "bulk", .name = "theirs"}, descent(0.05),
+                      at::kDouble);
+    for (int step = 0; step < 4; ++step) {
+      ours.loss(step).backward();
+      const auto counted = std::make_shared<CountedDescent>(together);
+      ours.parallel.step(counted);
+      ASSERT_GE(counted->parts(), 2u);
+      communicator.barrier("all have arrived")->wait();  // calls end in their order
+      ours.parallel.settle();
+      EXPECT_EQ(counted->calls(), together && !recorded ? 1 : counted->parts());
+      theirs.step(step);
     }
-  });
+    EXPECT_LE(relative_error(ours.weights(), theirs.weights()), 1e-12);
+  }
 }
 
-/// Those that train by themselves, with options that change their shape.
 std::vector<std::string> training_strategies() {
-  std::vector<std::string> all;
-  for (const auto& line : plan::exchanges().lines())
-    if (line.make.traits.runs.train) all.push_back(line.name);
-  all.insert(all.end(), {"ddp(first=64B, bucket=512B)", "ddp(small=last)", "dear(layers=1)",
-                         "dear(bucket=64B)", "horovod(timer=clock, cycle=1ms)",
+  std::vector<std::string> all = training_exchanges();
+  all.insert(all.end(), {"ddp(small=last)", "horovod(timer=clock, cycle=1ms)",
                          "horovod(timer=clock, cycle=1ms, threshold=0MiB)"});
   return all;
 }
 
 /// By step() every optimizer, by finish() two of them.
-TEST_P(DelayedUpdate, EveryStrategyAndOptimizerEndAtBulksWeights) {
-  ranks(GetParam(), [](Communicator& communicator) {
-    for (const at::ScalarType type : {at::kDouble, at::kFloat})
-      for (const auto& [optimizer, make] : optimizers()) {
-        const at::Tensor expected = trained(communicator, "bulk", make, type, false);
-        const bool also_apart = optimizer == "momentum" || optimizer == "adam";
-        for (const std::string& strategy : training_strategies())
-          for (const bool one_call : {true, false}) {
-            if (!one_call && !also_apart) continue;
-            const at::Tensor found = trained(communicator, strategy, make, type, one_call);
-            EXPECT_LE(relative_error(found, expected), type == at::kDouble ? 1e-12 : 1e-5)
-                << strategy << ", " << optimizer << (one_call ? "" : ", finish()");
-          }
-      }
-  });
+TEST_P_ON(DelayedUpdate, EveryStrategyAndOptimizerEndAtBulksWeights, ranks) {
+  for (const at::ScalarType type : {at::kDouble, at::kFloat})
+    for (const auto& [optimizer, make] : optimizers()) {
+      const at::Tensor expected = trained(communicator, "bulk", make, type, false);
+      const bool also_apart = optimizer == "momentum" || optimizer == "adam";
+      for (const std::string& strategy : training_strategies())
+        for (const bool one_call : {true, false}) {
+          if (!one_call && !also_apart) continue;
+          const at::Tensor found = trained(communicator, strategy, make, type, one_call);
+          EXPECT_LE(relative_error(found, expected), type == at::kDouble ? 1e-12 : 1e-5)
+              << strategy << ", " << optimizer << (one_call ? "" : ", finish()");
+        }
+    }
 }
 
 /// Forward passes in another order than registration, a module used twice, one never used, one
@@ -279,12 +271,10 @@ at::Tensor crooked(Communicator& communicator, const std::string& strategy, bool
   return torch::cat({job.weights(), torch::tensor(seen, at::kDouble)});
 }
 
-TEST_P(DelayedUpdate, NobodyReadsAnOldWeight) {
-  ranks(GetParam(), [](Communicator& communicator) {
-    const at::Tensor expected = crooked(communicator, "bulk", false);
-    for (const char* strategy : {"dear", "dear(bucket=64B)", "dear(layers=1)"})
-      EXPECT_LE(relative_error(crooked(communicator, strategy, true), expected), 1e-12) << strategy;
-  });
+TEST_P_ON(DelayedUpdate, NobodyReadsAnOldWeight, ranks) {
+  const at::Tensor expected = crooked(communicator, "bulk", false);
+  for (const char* strategy : {"dear", "dear(bucket=64B)", "dear(layers=1)"})
+    EXPECT_LE(relative_error(crooked(communicator, strategy, true), expected), 1e-12) << strategy;
 }
 
 /// Three steps, under dear the last of which waits for its update.
@@ -307,124 +297,109 @@ TEST_P(DelayedUpdate, TheLastStepIsNotLostWhenOptimizerAndObjectGo) {
 }
 
 /// When the optimizer is gone, and on another thread.
-TEST_P(DelayedUpdate, WhateverReadsAWeightSeesTheUpdate) {
-  ranks(GetParam(), [](Communicator& communicator) {
-    const at::Tensor expected = Delayed(communicator).weights();
-    for (const bool is_gone : {true, false}) {
-      Delayed delayed(communicator);
-      at::Tensor seen;
-      const auto read = [&] { seen = flat(*delayed.model); };
-      if (is_gone)
-        delayed.optimizer.reset(), read();
-      else
-        std::thread(read).join();
-      EXPECT_LE(relative_error(seen, expected), 1e-12);
-      delayed.parallel.settle();
-    }
-  });
-}
-
-TEST_P(DelayedUpdate, TheOptimizersStateIsWholeAfterSettle) {
-  ranks(GetParam(), [](Communicator& communicator) {
-    const auto state_after = [&](const std::string& strategy) {
-      Delayed job(communicator, strategy,
-                  maker<torch::optim::Adam>(torch::optim::AdamOptions(0.1)));
-      job.parallel.settle();
-      std::vector<at::Tensor> all;
-      for (const at::Tensor& p : job.model->parameters()) {
-        const auto& state = static_cast<torch::optim::AdamParamState&>(
-            *job.optimizer->state().at(p.unsafeGetTensorImpl()));
-        EXPECT_EQ(state.step(), 3);
-        all.push_back(state.exp_avg().flatten());
-        all.push_back(state.exp_avg_sq().flatten());
-      }
-      EXPECT_EQ(job.optimizer->state().size(), job.model->parameters().size());
-      return torch::cat(all);
-    };
-    EXPECT_LE(relative_error(state_after("dear(bucket=64B)"), state_after("bulk")), 1e-5);
-  });
-}
-
-TEST_P(DelayedUpdate, WeightsLoadedOverAPendingUpdateStayAsLoaded) {
-  ranks(GetParam(), [](Communicator& communicator) {
+TEST_P_ON(DelayedUpdate, WhateverReadsAWeightSeesTheUpdate, ranks) {
+  const at::Tensor expected = Delayed(communicator).weights();
+  for (const bool is_gone : {true, false}) {
     Delayed delayed(communicator);
-    for (at::Tensor& p : delayed.model->parameters()) p.set_data(torch::full(p.sizes(), 0.25));
-    EXPECT_TRUE(delayed.weights().eq(0.25).all().item<bool>());
-  });
+    at::Tensor seen;
+    const auto read = [&] { seen = flat(*delayed.model); };
+    if (is_gone)
+      delayed.optimizer.reset(), read();
+    else
+      std::thread(read).join();
+    EXPECT_LE(relative_error(seen, expected), 1e-12);
+    delayed.parallel.settle();
+  }
+}
+
+TEST_P_ON(DelayedUpdate, TheOptimizersStateIsWholeAfterSettle, ranks) {
+  const auto state_after = [&](const std::string& strategy) {
+    Delayed job(communicator, strategy, maker<torch::optim::Adam>(torch::optim::AdamOptions(0.1)));
+    job.parallel.settle();
+    std::vector<at::Tensor> all;
+    for (const at::Tensor& p : job.model->parameters()) {
+      const auto& state = static_cast<torch::optim::AdamParamState&>(
+          *job.optimizer->state().at(p.unsafeGetTensorImpl()));
+      EXPECT_EQ(state.step(), 3);
+      all.push_back(state.exp_avg().flatten());
+      all.push_back(state.exp_avg_sq().flatten());
+    }
+    EXPECT_EQ(job.optimizer->state().size(), job.model->parameters().size());
+    return torch::cat(all);
+  };
+  EXPECT_LE(relative_error(state_after("dear(bucket=64B)"), state_after("bulk")), 1e-5);
+}
+
+TEST_P_ON(DelayedUpdate, WeightsLoadedOverAPendingUpdateStayAsLoaded, ranks) {
+  Delayed delayed(communicator);
+  for (at::Tensor& p : delayed.model->parameters()) p.set_data(torch::full(p.sizes(), 0.25));
+  EXPECT_TRUE(delayed.weights().eq(0.25).all().item<bool>());
 }
 
 /// A second model's parameters in the same optimizer are updated at once, and once.
-TEST_P(DelayedUpdate, ParametersOfOthersAreUpdatedOnce) {
-  ranks(GetParam(), [](Communicator& communicator) {
-    const at::Tensor other = torch::ones({2}, torch::requires_grad());
-    DelayedJob job(communicator, {.strategy = "dear(bucket=64B)"}, [&](auto all) {
-      all.push_back(other);
-      return descent(0.5)(all);
-    });
-    for (int step = 0; step < 3; ++step) {
-      other.mutable_grad() = torch::ones({2});
-      job.step(step);
-      EXPECT_TRUE(other.grad().defined());
-    }
-    job.parallel.settle();
-    EXPECT_TRUE(torch::allclose(other, torch::full({2}, 1 - 3 * 0.5)));
+TEST_P_ON(DelayedUpdate, ParametersOfOthersAreUpdatedOnce, ranks) {
+  const at::Tensor other = torch::ones({2}, torch::requires_grad());
+  DelayedJob job(communicator, {.strategy = "dear(bucket=64B)"}, [&](auto all) {
+    all.push_back(other);
+    return descent(0.5)(all);
   });
+  for (int step = 0; step < 3; ++step) {
+    other.mutable_grad() = torch::ones({2});
+    job.step(step);
+    EXPECT_TRUE(other.grad().defined());
+  }
+  job.parallel.settle();
+  EXPECT_TRUE(torch::allclose(other, torch::full({2}, 1 - 3 * 0.5)));
 }
 
-TEST_P(DelayedUpdate, ARefusedStepUpdatesNothingAndTheNextOneRuns) {
-  ranks(GetParam(), [](Communicator& communicator) {
-    Delayed delayed(communicator);
-    const at::Tensor before = flat(*delayed.model);
-    if (communicator.rank() == 1) delayed.parallel.refuse_step("the loss is nan");
-    EXPECT_THROW(delayed.step(3), InputError);
-    EXPECT_TRUE(flat(*delayed.model).equal(before));
-    delayed.optimizer->zero_grad();
-    delayed.step(4);
-    EXPECT_FALSE(flat(*delayed.model).equal(before));
-    delayed.parallel.require_same_weights("after a refused step");
-  });
+TEST_P_ON(DelayedUpdate, ARefusedStepUpdatesNothingAndTheNextOneRuns, ranks) {
+  Delayed delayed(communicator);
+  const at::Tensor before = flat(*delayed.model);
+  if (communicator.rank() == 1) delayed.parallel.refuse_step("the loss is nan");
+  EXPECT_THROW(delayed.step(3), InputError);
+  EXPECT_TRUE(flat(*delayed.model).equal(before));
+  delayed.optimizer->zero_grad();
+  delayed.step(4);
+  EXPECT_FALSE(flat(*delayed.model).equal(before));
+  delayed.parallel.require_same_weights("after a refused step");
 }
 
-TEST_P(DelayedUpdate, LbfgsWaitsForAllGradients) {
-  ranks(GetParam(), [](Communicator& communicator) {
-    const auto weights_after = [&](const std::string& strategy) {
-      DelayedJob job(communicator, {.strategy = strategy},
-                     maker<torch::optim::LBFGS>(torch::optim::LBFGSOptions(0.1).max_iter(4)),
-                     at::kDouble);
-      for (int step = 0; step < 3; ++step)
-        job.parallel.step(*job.optimizer, [&] {
-          job.optimizer->zero_grad();
-          const at::Tensor loss = job.loss(step);
-          loss.backward();
-          return loss;
-        });
-      return job.weights();
-    };
-    EXPECT_LE(relative_error(weights_after("dear(bucket=64B)"), weights_after("bulk")), 1e-9);
-  });
+TEST_P_ON(DelayedUpdate, LbfgsWaitsForAllGradients, ranks) {
+  const auto weights_after = [&](const std::string& strategy) {
+    DelayedJob job(communicator, {.strategy = strategy},
+                   maker<torch::optim::LBFGS>(torch::optim::LBFGSOptions(0.1).max_iter(4)),
+                   at::kDouble);
+    for (int step = 0; step < 3; ++step)
+      job.parallel.step(*job.optimizer, [&] {
+        job.optimizer->zero_grad();
+        const at::Tensor loss = job.loss(step);
+        loss.backward();
+        return loss;
+      });
+    return job.weights();
+  };
+  EXPECT_LE(relative_error(weights_after("dear(bucket=64B)"), weights_after("bulk")), 1e-9);
 }
 
 /// The point of it: when step() returns, all-gathers are under way and weights are old; each layer
 /// waits for its own bucket.
-TEST(DelayedUpdate, ALayersOperatorUpdatesItsBucketAlone) {
-  ranks(1, [](Communicator& communicator) {
-    DelayedJob job(communicator, {.strategy = "dear(layers=1)"}, descent(0.1));
-    Mlp& model = *job.model;
-    for (int step = 0; step < 8; ++step) job.step(step);
-    const auto bits = [](const at::Tensor& t) {  // past ATen
-      return std::vector<float>(t.const_data_ptr<float>(), t.const_data_ptr<float>() + t.numel());
-    };
-    const auto a = bits(model.a->weight), b = bits(model.b->weight), c = bits(model.c->weight);
-    model.b->forward(torch::ones({1, 16}));
-    EXPECT_EQ(bits(model.a->weight), a);
-    EXPECT_NE(bits(model.b->weight), b);
-    EXPECT_EQ(bits(model.c->weight), c);
-    job.parallel.settle();
-    EXPECT_NE(bits(model.a->weight), a);
-    EXPECT_NE(bits(model.c->weight), c);
-    model.zero_grad();
-    EXPECT_THAT(job.parallel.finish().held, Not(IsEmpty()));
-  });
+TEST_ON(DelayedUpdate, ALayersOperatorUpdatesItsBucketAlone, ranks, 1) {
+  DelayedJob job(communicator, {.strategy = "dear(layers=1)"}, descent(0.1));
+  Mlp& model = *job.model;
+  for (int step = 0; step < 8; ++step) job.step(step);
+  const auto bits = [](const at::Tensor& t) {  // past ATen
+    return std::vector<float>(t.const_data_ptr<float>(), t.const_data_ptr<float>() + t.numel());
+  };
+  const auto a = bits(model.a->weight), b = bits(model.b->weight), c = bits(model.c->weight);
+  model.b->forward(torch::ones({1, 16}));
+  EXPECT_EQ(bits(model.a->weight), a);
+  EXPECT_NE(bits(model.b->weight), b);
+  EXPECT_EQ(bits(model.c->weight), c);
+  job.parallel.settle();
+  EXPECT_NE(bits(model.a->weight), a);
+  EXPECT_NE(bits(model.c->weight), c);
+  model.zero_grad();
+  EXPECT_THAT(job.parallel.finish().held, Not(IsEmpty()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, DelayedUpdate, testing::Values(2, 3, 4));
@@ -436,91 +411,88 @@ std::multiset<std::string> recorded(const doc::Timeline& timeline, int step) {
   std::multiset<std::string> titles;
   for (const doc::Event& e : timeline.events) {
     EXPECT_LT(e.start_ns, e.end_ns);
-    if (e.step == step) titles.insert(timeline.names[static_cast<std::size_t>(e.name)]);
+    if (e.step != step) continue;
+    titles.insert(fmt::format("{}: {} bytes", timeline.names[to_index(e.name)], e.bytes));
   }
   return titles;
 }
 
 class NothingBeside : public testing::TestWithParam<int> {};
 
-TEST_P(NothingBeside, AStepSendsAndConvertsWhatItsPlanNames) {
-  ranks(GetParam(), [](Communicator& inner) {
-    std::vector<std::string> strategies = training_strategies();
-    for (const auto& line : plan::exchanges().lines())
-      strategies.push_back(line.name + "(wire=fp16)");
-    const std::string curvature = "ddp+kfac(mpd, factors=2, inverses=4)";
-    strategies.push_back(curvature);
-    for (const std::string& strategy : strategies) {
-      NotingCommunicator communicator(inner);
-      exec::Recorder recorder(inner, exec::agree_origin(inner), "trained");
-      torch::nn::Sequential model(torch::nn::Linear(6, 5), torch::nn::BatchNorm1d(5),  // buffers
-                                  torch::nn::Linear(5, 3));
-      std::optional<KFAC> pre;
-      if (strategy == curvature)
-        pre.emplace(*model, KfacOptions{.loss_average = LossAverage{},
-                                        .learning_rate = [](auto) { return 0.01; },
-                                        .norms = false});
-      DataParallel parallel(*model, communicator,
-                            {.strategy = strategy,
-                             .measured_steps = 2,
-                             .preconditioner = pre ? &*pre : nullptr,
-                             .recorder = &recorder});
-      static_cast<void>(communicator.take());
-      int weighted = 0;
-      for (int step = 0; step < 7; ++step) {
-        const doc::Plan plan = parallel.plan();
-        const bool settled = parallel.plan_is_final();
-        recorder.begin_step(step);
-        model->zero_grad();
-        if (step % 3 == 1) parallel.set_batch(kBatch + inner.rank());
-        loss_of(*model, step, 1).backward();
-        const StepReport report = parallel.finish();
-        if (pre) {
-          EXPECT_EQ(report.factors.size(), step % 2 == 0 ? 4u : 0u) << "A and G of two layers";
-          pre->step();
-        }
-        weighted += report.variant.ends_with("-weighted");
-        const std::int32_t variant = plan.variant_index(report.variant);
-        ASSERT_GE(variant, 0) << report.variant;
-        const doc::TaskGraph& graph = plan.variants[static_cast<std::size_t>(variant)];
-        const doc::VariantIndex index(plan, graph, inner.rank());
-        std::vector<std::string> named;  // as the communicator notes collectives
-        std::multiset<std::string> executed;
-        for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-          const doc::Task& t = graph.tasks[i];
-          if (!index.has[i]) continue;
-          using enum doc::TaskKind;
-          if (t.origin == doc::Origin::executed || t.kind == factor || t.kind == precondition)
-            executed.insert(event_name_of(plan, graph, t));
-          if (is_communication(t.kind))
-            named.push_back(
-                fmt::format("step {}: {}: {} bytes", step, title_of(plan, graph, t), t.bytes));
-        }
-        std::vector<std::string> submitted = communicator.take();
-        // Agreeing on another plan comes behind the step's own collectives and belongs to no step.
-        if (!settled && submitted.size() > named.size()) submitted.resize(named.size());
-        EXPECT_EQ(submitted, named) << strategy << ", step " << step;
-        EXPECT_EQ(recorded(recorder.timeline(), step), executed) << strategy << ", step " << step;
+TEST_P_ON(NothingBeside, AStepSendsAndConvertsWhatItsPlanNames, ranks) {
+  std::vector<std::string> strategies = training_strategies();
+  for (const auto& line : plan::exchanges().lines())
+    strategies.push_back(line.name + "(wire=fp16)");
+  const std::string curvature = "ddp+kfac(mpd, factors=2, inverses=4)";
+  strategies.push_back(curvature);
+  for (const std::string& strategy : strategies) {
+    NotingCommunicator noting(communicator);
+    exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
+    torch::nn::Sequential model(torch::nn::Linear(6, 5), torch::nn::BatchNorm1d(5),  // buffers
+                                torch::nn::Linear(5, 3));
+    std::optional<KFAC> pre;
+    if (strategy == curvature)
+      pre.emplace(*model, KfacOptions{.loss_average = LossAverage{},
+                                      .learning_rate = [](auto) { return 0.01; },
+                                      .norms = false});
+    DataParallel parallel(*model, noting,
+                          {.strategy = strategy,
+                           .measured_steps = 2,
+                           .preconditioner = pre ? &*pre : nullptr,
+                           .recorder = &recorder});
+    static_cast<void>(noting.take());
+    int weighted = 0;
+    for (int step = 0; step < 7; ++step) {
+      const doc::Plan plan = parallel.plan();
+      const bool settled = parallel.plan_is_final();
+      recorder.begin_step(step);
+      model->zero_grad();
+      if (step % 3 == 1) parallel.set_batch(kBatch + communicator.rank());
+      loss_of(*model, step, 1).backward();
+      const StepReport report = parallel.finish();
+      if (pre) {
+        EXPECT_EQ(report.factors.size(), step % 2 == 0 ? 4u : 0u) << "A and G of two layers";
+        pre->step();
       }
-      EXPECT_EQ(weighted, 2) << strategy;
-      EXPECT_TRUE(pre || parallel.plan_is_final()) << strategy;  // K-FAC's is measured for longer
+      weighted += report.variant.ends_with("-weighted");
+      const std::int32_t variant = plan.variant_index(report.variant);
+      ASSERT_GE(variant, 0) << report.variant;
+      const doc::TaskGraph& graph = plan.variants[static_cast<std::size_t>(variant)];
+      const doc::VariantIndex index(plan, graph, communicator.rank());
+      std::vector<std::string> named;  // as the communicator notes collectives
+      std::multiset<std::string> executed;
+      for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+        const doc::Task& t = graph.tasks[i];
+        if (!index.has[i]) continue;
+        using enum doc::TaskKind;
+        if (t.origin == doc::Origin::executed || t.kind == factor || t.kind == precondition)
+          executed.insert(fmt::format("{}: {} bytes", event_name_of(plan, graph, t), t.bytes));
+        if (is_communication(t.kind))
+          named.push_back(
+              fmt::format("step {}: {}: {} bytes", step, title_of(plan, graph, t), t.bytes));
+      }
+      std::vector<std::string> submitted = noting.take();
+      // Agreeing on another plan comes behind the step's own collectives and belongs to no step.
+      if (!settled && submitted.size() > named.size()) submitted.resize(named.size());
+      EXPECT_EQ(submitted, named) << strategy << ", step " << step;
+      EXPECT_EQ(recorded(recorder.timeline(), step), executed) << strategy << ", step " << step;
     }
-  });
+    EXPECT_EQ(weighted, 2) << strategy;
+    EXPECT_TRUE(pre || parallel.plan_is_final()) << strategy;  // K-FAC's is measured for longer
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, NothingBeside, testing::Values(1, 2, 3, 4));
 
-TEST(Strategies, OneThatCannotTrainIsRefusedWithTheReason) {
-  ranks(2, [](Communicator& communicator) {
-    for (const auto& extra : plan::extras().lines()) {
-      if (extra.make.traits.runs.train) continue;
-      Mlp model;
-      const std::string strategy = "ddp+" + extra.name;
-      EXPECT_THAT(
-          thrown_by([&] { DataParallel(model, communicator, {.strategy = strategy}); }),
-          AllOf(HasSubstr(strategy), HasSubstr(std::string(extra.make.traits.why_not_train))));
-    }
-  });
+TEST_ON(Strategies, OneThatCannotTrainIsRefusedWithTheReason, ranks, 2) {
+  for (const auto& extra : plan::extras().lines()) {
+    if (extra.make.traits.runs.train) continue;
+    Mlp model;
+    const std::string strategy = "ddp+" + extra.name;
+    EXPECT_THAT(thrown_by([&] { DataParallel(model, communicator, {.strategy = strategy}); }),
+                AllOf(HasSubstr(strategy), HasSubstr("it cannot train"),
+                      HasSubstr(std::string(extra.make.traits.why_not_train))));
+  }
 }
 
 }  // namespace

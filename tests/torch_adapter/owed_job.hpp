@@ -247,16 +247,9 @@ inline std::vector<std::string> with_feedback() {
                                   "dgc(density=0.1, warmup=3, dense_below=0)",
                                   "dgc(density=0.1, nesterov=yes, dense_below=0)"};
   for (const std::string& method : keeping_methods()) {
-    const doc::Component component = doc::parse_component(method);
-    if (!compress::fits_two_phase(*compress::make_compressor(component))) {
-      all.push_back(method);
-      continue;
-    }
-    for (const char* exchange : {"gather", "two-phase"}) {
-      doc::Component by = component;
-      by.options.emplace_back("exchange", exchange);
-      all.push_back(doc::to_text(by));
-    }
+    std::vector<std::string> each = by_each_exchange(method);
+    if (each.empty()) each = {method};
+    all.insert(all.end(), each.begin(), each.end());
   }
   return all;
 }

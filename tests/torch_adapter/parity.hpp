@@ -47,13 +47,16 @@ inline at::Tensor numbers(at::IntArrayRef shape, double seed, at::ScalarType typ
 /// Of the rank that this thread is.
 inline thread_local int this_rank = 0;
 
-/// Weights that differ between ranks and are the same in every run: LibTorch's generator is shared
-/// by ranks that are threads, so what it gives depends on which comes first.
-inline void set_weights_of_rank(torch::nn::Module& module) {
+/// Weights of the seed alone: LibTorch's generator is shared by ranks that are threads, so what it
+/// gives depends on which comes first.
+inline void seed_weights(torch::nn::Module& module, double seed = 0) {
   const torch::NoGradGuard no_grad;
-  double seed = 100 * this_rank;
   for (at::Tensor& p : module.parameters())
     p.copy_(numbers(p.sizes(), ++seed) / std::sqrt(static_cast<double>(p.size(-1))));
+}
+/// That differ between ranks.
+inline void set_weights_of_rank(torch::nn::Module& module) {
+  seed_weights(module, 100 * this_rank);
 }
 
 /// Linear - tanh - linear - tanh - linear with biases: six parameters, f32.

@@ -39,6 +39,19 @@ inline double momentum_beside(const std::string& strategy, double momentum) {
   return asked == compress::Momentum::optimizers ? momentum : 0;
 }
 
+/// By every exchange that its payloads can take.
+inline std::vector<std::string> by_each_exchange(const std::string& compressor) {
+  const doc::Component component = doc::parse_component(compressor);
+  if (!compress::fits_two_phase(*compress::make_compressor(component))) return {};
+  std::vector<std::string> all;
+  for (const char* exchange : {"gather", "two-phase"}) {
+    doc::Component by = component;
+    by.options.emplace_back("exchange", exchange);
+    all.push_back(doc::to_text(by));
+  }
+  return all;
+}
+
 /// Every compressor, by every exchange that its payloads can take; and those whose steps differ.
 inline std::vector<std::string> registered_compressors() {
   std::vector<std::string> all;
@@ -47,14 +60,8 @@ inline std::vector<std::string> registered_compressors() {
     all.push_back(with_small_tensors(phased));
   all.push_back("onebit-adam(freeze_step=3, dense_below=0, exchange=gather)");
   for (const std::string& name : compress::compressors().names()) {
-    doc::Component component = doc::parse_component(small_enough(name));
-    all.push_back(doc::to_text(component));
-    if (!compress::fits_two_phase(*compress::make_compressor(component))) continue;
-    for (const char* exchange : {"gather", "two-phase"}) {
-      doc::Component by = component;
-      by.options.emplace_back("exchange", exchange);
-      all.push_back(doc::to_text(by));
-    }
+    all.push_back(small_enough(name));
+    for (std::string& by : by_each_exchange(all.back())) all.push_back(std::move(by));
   }
   return all;
 }
@@ -70,13 +77,19 @@ inline std::vector<std::string> coding_strategies(const std::string& decoupled =
   return all;
 }
 
-/// Every exchange that trains, and options that change its buckets or what it sends.
-inline std::vector<std::string> exchange_strategies() {
-  std::vector<std::string> all;
+/// Every exchange that trains, and some with options that change their buckets.
+inline std::vector<std::string> training_exchanges() {
+  std::vector<std::string> all = {"ddp(first=64B, bucket=512B)", "dear(layers=1)",
+                                  "dear(bucket=64B)"};
   for (const auto& line : plan::exchanges().lines())
     if (line.make.traits.runs.train) all.push_back(line.name);
-  all.insert(all.end(), {"auto", "ddp(first=64B, bucket=512B)", "dear(layers=1)",
-                         "dear(bucket=64B)", "ddp(wire=fp16)", "dear(wire=bf16)"});
+  return all;
+}
+
+/// And some that change what is sent.
+inline std::vector<std::string> exchange_strategies() {
+  std::vector<std::string> all = training_exchanges();
+  all.insert(all.end(), {"auto", "ddp(wire=fp16)", "dear(wire=bf16)"});
   return all;
 }
 

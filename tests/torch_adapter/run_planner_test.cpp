@@ -464,24 +464,5 @@ TEST_ON(RunPlanner, ParametersWithoutAGradientComeLast, comm::run_ranks, 1) {
   EXPECT_THAT(planner.order(), ElementsAre(3, 1, 2, 0));  // the unused ones as they stood before
 }
 
-TEST_ON(RunPlanner, RefusesWhatCannotTrain, comm::run_ranks, 1) {
-  for (const char* strategy : {"ddp+codec(ratio=8)", "dear+codec"})
-    EXPECT_THAT(thrown_by([&] { planner_of(communicator, strategy); }),
-                HasSubstr("it cannot train"))
-        << strategy;
-  EXPECT_THROW(planner_of(communicator, "teleport"), UsageError);
-}
-
-TEST_ON(RunPlanner, BuffersAreBroadcastWhereThereAreAny, comm::run_ranks, 1) {
-  for (const std::int64_t bytes : {0, 24}) {
-    const RunPlanner planner(communicator, four(),
-                             {.strategy = doc::parse_strategy("ddp"), .buffer_bytes = bytes});
-    std::vector<std::int64_t> sent;
-    for (const doc::Task& t : planner.plan()->variants.back().tasks)
-      if (t.kind == doc::TaskKind::broadcast) sent.push_back(t.bytes);
-    EXPECT_EQ(sent, bytes == 0 ? std::vector<std::int64_t>() : std::vector<std::int64_t>{24});
-  }
-}
-
 }  // namespace
 }  // namespace linerate::torch_adapter

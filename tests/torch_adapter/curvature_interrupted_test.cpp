@@ -11,6 +11,7 @@
 
 #include "linerate/core/error.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
+#include "torch_adapter/rank_tests.hpp"
 #include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
@@ -418,21 +419,21 @@ TEST(CurvatureStateOfOtherRanks, GoesOnInAnyOther) {
       });
 }
 
-TEST(CurvatureStateOfOtherRanks, IsRefusedInTheMiddleOfAStepAndWithoutAPreconditioner) {
-  comm::run_ranks(2, [](Communicator& c) {
-    const auto complaint = [](DataParallel& parallel) {
-      return thrown_by([&] { static_cast<void>(parallel.curvature_state()); });
-    };
-    Net net;
-    DataParallel plain(*net, c, {.name = "plain"});
-    EXPECT_THAT(complaint(plain), HasSubstr("nothing is preconditioned"));
-    KFAC pre(*net, kfac_options());
-    DataParallel parallel(*net, c, {.strategy = "kfac(d)", .preconditioner = &pre, .name = "kfac"});
-    parallel.set_batch(3);
-    EXPECT_THAT(complaint(parallel), HasSubstr("in the middle of step 0"));
-    parallel.skip_step();
-    EXPECT_THAT(complaint(parallel), ::testing::IsEmpty());
-  });
+TEST_ON(CurvatureStateOfOtherRanks, IsRefusedInTheMiddleOfAStepAndWithoutAPreconditioner,
+        comm::run_ranks, 2) {
+  const auto complaint = [](DataParallel& parallel) {
+    return thrown_by([&] { static_cast<void>(parallel.curvature_state()); });
+  };
+  Net net;
+  DataParallel plain(*net, communicator, {.name = "plain"});
+  EXPECT_THAT(complaint(plain), HasSubstr("nothing is preconditioned"));
+  KFAC pre(*net, kfac_options());
+  DataParallel parallel(*net, communicator,
+                        {.strategy = "kfac(d)", .preconditioner = &pre, .name = "kfac"});
+  parallel.set_batch(3);
+  EXPECT_THAT(complaint(parallel), HasSubstr("in the middle of step 0"));
+  parallel.skip_step();
+  EXPECT_THAT(complaint(parallel), ::testing::IsEmpty());
 }
 
 }  // namespace

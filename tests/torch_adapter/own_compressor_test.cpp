@@ -163,17 +163,6 @@ TEST_F_ON(OwnCompressor, IsUsedByItsNameWithItsOptions, comm::run_ranks, 2) {
   }
 }
 
-TEST_F_ON(OwnCompressor, KeepsItsResidualInCheckpoints, comm::run_ranks, 2) {
-  Mlp model;
-  DataParallel parallel(model, communicator, {.strategy = "bulk+head(elements=2, dense_below=0)"});
-  loss_of(model, communicator.rank(), 0.5).backward();
-  parallel.finish();
-  const std::vector<std::string> state = parallel.compression_state();
-  ASSERT_EQ(state.size(), 2u);
-  parallel.load_compression_state(state, "here");
-  EXPECT_EQ(parallel.compression_state(), state);
-}
-
 TEST_F_ON(OwnCompressor, ItsOptionsAreCheckedOnEveryRank, comm::run_ranks, 2) {
   for (const char* wrong : {"ddp+head(elements=0)", "ddp+head(share=1)", "ddp+haed"}) {
     Mlp model;

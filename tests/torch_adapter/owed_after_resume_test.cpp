@@ -67,13 +67,6 @@ TEST(OwedAfterResume, NothingIsLostUnderTheOtherExchange) {
       }
 }
 
-TEST(OwedAfterResume, NothingIsLostUnderAnotherCompressor) {
-  for (const std::string& name : with_feedback())
-    expect_balanced({{2, name},
-                     {2, "topk(density=0.2, exchange=gather, dense_below=0)"},
-                     {3, "efsignsgd(exchange=gather, dense_below=0)"}});
-}
-
 /// Of every strategy by every other, those that send tensors as they are among them.
 TEST(OwedAfterResume, NothingIsLostBetweenEveryPairOfStrategies) {
   const Warnings quiet;

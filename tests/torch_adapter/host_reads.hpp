@@ -3,6 +3,8 @@
 
 #include <ATen/record_function.h>
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <string_view>
 
@@ -19,8 +21,10 @@ class HostReads {
 
  private:
   static std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& function) {
-    const std::string_view name = function.name();
-    seen += name == "aten::_local_scalar_dense" || name == "aten::equal" || name == "aten::nonzero";
+    constexpr std::array<std::string_view, 5> kReading = {"aten::_local_scalar_dense",
+                                                          "aten::nonzero", "aten::equal",
+                                                          "aten::masked_select", "aten::_unique2"};
+    seen += std::ranges::find(kReading, function.name()) != kReading.end();
     return nullptr;
   }
 

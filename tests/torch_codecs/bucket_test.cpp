@@ -1,7 +1,6 @@
 // Codecs over tensors code a bucket in one call. How it is cut into parts changes no bit. The
 // memory that a call takes is bounded, because with `bulk` a bucket is the whole model.
 #include <ATen/ATen.h>
-#include <ATen/record_function.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
@@ -19,6 +18,7 @@
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/torch_codecs/tensor_ops.hpp"
+#include "torch_adapter/host_reads.hpp"
 #include "torch_codecs/bounds.hpp"
 
 namespace linerate::torch_codecs {
@@ -219,35 +219,8 @@ TEST_P(BucketOfCodecs, IsTheSameHoweverItIsCut) {
   }
 }
 
-/// How often operators ran that wait for a device's values: this thread's, while it lives.
-class Waits {
- public:
-  Waits() {
-    found() = 0;
-    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(
-        [](const at::RecordFunction& operation) -> std::unique_ptr<at::ObserverContext> {
-          static const std::vector<std::string> kWaiting = {
-              "aten::_local_scalar_dense", "aten::nonzero",    "aten::equal",
-              "aten::masked_select",       "aten::is_nonzero", "aten::_unique2"};
-          found() += std::count(kWaiting.begin(), kWaiting.end(), operation.name());
-          return nullptr;
-        }));
-  }
-  ~Waits() { at::removeCallback(handle_); }
-  Waits(const Waits&) = delete;
-  Waits& operator=(const Waits&) = delete;
-  std::int64_t count() const { return found(); }
-
- private:
-  static std::int64_t& found() {
-    static std::int64_t count = 0;
-    return count;
-  }
-  at::CallbackHandle handle_;
-};
-
 TEST(Waits, OfTheHostForValuesAreCounted) {
-  const Waits waits;
+  const torch_adapter::HostReads waits;
   const at::Tensor x = at::ones({3});
   EXPECT_EQ(waits.count(), 0);
   EXPECT_EQ(x.sum().item<float>(), 3);
@@ -265,7 +238,7 @@ TEST_P(BucketOfCodecs, NothingWaitsForValues) {
     for (const Shape& shape : kShapesOfJobs) {
       Bucket one(GetParam().strategy, {shape}, phase);
       if (one.rounds() == 0) continue;
-      const Waits waits;
+      const torch_adapter::HostReads waits;
       one.step();
       EXPECT_LE(waits.count(), most_waits(GetParam().strategy)) << shape.elements << " elements";
       EXPECT_FALSE(one.damaged().defined() && one.damaged().item<bool>());

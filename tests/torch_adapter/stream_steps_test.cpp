@@ -8,15 +8,10 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
-#include <unistd.h>
-#include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include "linerate/compare/comparison.hpp"
-#include "linerate/core/file.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/exec/recorder.hpp"
 #include "linerate/torch_adapter/streams/late_values.hpp"
@@ -269,13 +264,13 @@ TEST_ON(StreamedSteps, WhatOnlyTheCpuCanDoIsRefused, in_group, ranks, 2) {
 }
 
 // Recorded steps of the code for parameters on a device, on the CPU: the same Timeline as the other
-// code's, and what the commands read in it.
+// code's.
 
 constexpr int kStreamedAndRecorded = 14;  // the first are measured, and recorded too
 
-/// What a rank records; a program adds passes and steps by itself. `of_all`: on rank 0 that of all.
+/// What a rank records; a program adds passes and steps by itself.
 doc::Timeline recorded(Communicator& communicator, const std::string& strategy,
-                       const std::string& device_group, bool of_all = false) {
+                       const std::string& device_group) {
   Mlp model;
   exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
   DataParallel parallel(model, communicator,
@@ -305,9 +300,7 @@ doc::Timeline recorded(Communicator& communicator, const std::string& strategy,
     recorder.add_step(step, start, recorder.now(), report.variant);
     model.zero_grad();
   }
-  doc::Timeline own = recorder.timeline();
-  own.strategy = parallel.plan().strategy;
-  return of_all ? exec::gather_timeline(communicator, own) : own;
+  return recorder.timeline();
 }
 
 /// "all-reduce bucket 0: a.weight b.bias, 1052 bytes", of a step.
@@ -351,52 +344,10 @@ TEST_ON(StreamRecording, HasWhatTheOtherCodeRecords, in_group, ranks, 2) {
     const doc::Timeline expected = recorded(communicator, strategy, "");
     const doc::Timeline found = recorded(communicator, strategy, kGroup);
     expect_in_order(found, strategy);
+    EXPECT_EQ(found.device, "") << "the CPU";
     for (int step = 0; step < kStreamedAndRecorded; ++step)
       EXPECT_EQ(tasks_of(found, step), tasks_of(expected, step)) << strategy << ", step " << step;
   }
-}
-
-/// What a command prints.
-std::string printed(const std::string& arguments, const std::filesystem::path& folder) {
-  const std::filesystem::path out = folder / "printed.txt";
-  const std::string line =
-      fmt::format("{} {} > {} 2>&1", LINERATE_COMMAND, arguments, out.string());
-  EXPECT_EQ(std::system(line.c_str()), 0) << read_file(out);
-  return read_file(out);
-}
-
-TEST(StreamRecording, IsExplainedAndCompared) {
-  const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / fmt::format("recording-{}", getpid());
-  std::filesystem::create_directories(folder);
-  in_group(ranks, 2, [&](Communicator& communicator) {
-    for (const std::string device_group : {"", kGroup}) {
-      const doc::Timeline whole =
-          recorded(communicator, "ddp(first=64B, bucket=512B)", device_group, true);
-      if (communicator.rank() == 0)
-        doc::save(whole, folder / (device_group.empty() ? "host.json" : "run.json"));
-    }
-  });
-  const std::string run = (folder / "run.json").string(), host = (folder / "host.json").string();
-  const std::string explained = printed("explain " + run, folder);
-  EXPECT_THAT(explained, HasSubstr("verdict: "));
-  EXPECT_THAT(explained, HasSubstr("exposed communication"));
-  EXPECT_THAT(explained, HasSubstr("the CPU is the device"));
-  doc::Timeline elsewhere = doc::load_timeline(run);
-  EXPECT_EQ(elsewhere.device, "");
-  elsewhere.device = "cuda";
-  const std::filesystem::path renamed = folder / "cuda.json";
-  doc::save(elsewhere, renamed);
-  EXPECT_THAT(printed("explain " + renamed.string(), folder), HasSubstr("the device is cuda"));
-  const std::string compared = printed(fmt::format("compare {} {}", host, run), folder);
-  EXPECT_THAT(compared, HasSubstr("all-reduce"));
-  // Every task has its partner: names, kinds and parameters are the same.
-  const compare::Comparison joined =
-      compare::compare(doc::load_timeline(host), doc::load_timeline(run));
-  EXPECT_TRUE(joined.only_predicted.empty());
-  EXPECT_TRUE(joined.only_measured.empty());
-  EXPECT_GE(joined.tasks.size(), 5u);
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "support/sample_workloads.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/group_over_communicator.hpp"
+#include "torch_adapter/rank_tests.hpp"
 #include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
@@ -294,15 +295,13 @@ TEST(EnqueuedCurvature, OfHybridExchangesInRowsAndColumns) {
     });
 }
 
-TEST(EnqueuedCurvature, OfHybridIsRefusedOverABackEndThatMakesNoParts) {
-  comm::run_ranks(4, [&](Communicator& c) {
-    const GroupOverCommunicator group(kGroup, c, {.has_no_parts = true});
-    EXPECT_THAT(thrown_by([&] {
-                  Program<>(&c,
-                            {.strategy = "ddp+kfac(hybrid, fraction=0.5)", .device_group = kGroup});
-                }),
-                HasSubstr("a part of its ranks, and a store, found \"communicator\""));
-  });
+TEST_ON(EnqueuedCurvature, OfHybridIsRefusedOverABackEndThatMakesNoParts, comm::run_ranks, 4) {
+  const GroupOverCommunicator group(kGroup, communicator, {.has_no_parts = true});
+  EXPECT_THAT(thrown_by([&] {
+                Program<>(&communicator,
+                          {.strategy = "ddp+kfac(hybrid, fraction=0.5)", .device_group = kGroup});
+              }),
+              HasSubstr("a part of its ranks, and a store, found \"communicator\""));
 }
 
 /// One rank's batch is not finite: all gradients count as zero, its factors are dropped, and after
@@ -474,21 +473,20 @@ TEST(SharedCurvature, ComputesWithWhatTheStrategySays) {
   }
 }
 
-TEST(SharedCurvature, ThatNobodySharesOrThatDearCannotHaveIsRefused) {
-  comm::run_ranks(2, [](Communicator& c) {
-    Net net;
-    KFAC clipped(*net, kfac_options()), pre(*net, without_clip());
-    const auto refused = [&](const std::string& strategy, KFAC* given) {
-      return thrown_by(
-          [&] { DataParallel parallel(*net, c, {.strategy = strategy, .preconditioner = given}); });
-    };
-    EXPECT_THAT(refused("ddp", &clipped), HasSubstr("+kfac(spd)"));
-    EXPECT_THAT(refused("ddp+kfac(spd)", nullptr), HasSubstr("construct a KFAC"));
-    EXPECT_THAT(refused("dear+kfac(spd)", &clipped), HasSubstr("clip=off"));
-    EXPECT_THAT(refused("dear+kfac(mem, kl=0)", &pre), HasSubstr("directions would travel"));
-    EXPECT_THAT(refused("dear+kfac(spd, kl=0)", &pre), IsEmpty());
-    EXPECT_THAT(refused("dear+kfac(spd)", &pre), IsEmpty());  // its options say so
-  });
+TEST_ON(SharedCurvature, ThatNobodySharesOrThatDearCannotHaveIsRefused, comm::run_ranks, 2) {
+  Net net;
+  KFAC clipped(*net, kfac_options()), pre(*net, without_clip());
+  const auto refused = [&](const std::string& strategy, KFAC* given) {
+    return thrown_by([&] {
+      DataParallel parallel(*net, communicator, {.strategy = strategy, .preconditioner = given});
+    });
+  };
+  EXPECT_THAT(refused("ddp", &clipped), HasSubstr("+kfac(spd)"));
+  EXPECT_THAT(refused("ddp+kfac(spd)", nullptr), HasSubstr("construct a KFAC"));
+  EXPECT_THAT(refused("dear+kfac(spd)", &clipped), HasSubstr("clip=off"));
+  EXPECT_THAT(refused("dear+kfac(mem, kl=0)", &pre), HasSubstr("directions would travel"));
+  EXPECT_THAT(refused("dear+kfac(spd, kl=0)", &pre), IsEmpty());
+  EXPECT_THAT(refused("dear+kfac(spd)", &pre), IsEmpty());  // its options say so
 }
 
 TEST(DpKfac, WarnsWhereRanksExceedLayers) {

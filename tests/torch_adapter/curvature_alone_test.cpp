@@ -16,33 +16,9 @@ namespace {
 
 constexpr int kBatches = 14;
 
-/// Every kind of layer; branches that a pass may leave out or repeat.
-struct AllKindsImpl : torch::nn::Module {
-  torch::nn::Conv2d conv =
-      register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 3, 3)));
-  torch::nn::Embedding words = register_module("words", torch::nn::Embedding(11, 6));
-  torch::nn::LayerNorm norm =
-      register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({6})));
-  std::array<torch::nn::Linear, 2> branches = {register_module("branch0", torch::nn::Linear(9, 9)),
-                                               register_module("branch1", torch::nn::Linear(9, 9))};
-  torch::nn::Linear head = register_module("head", torch::nn::Linear(9, 4));
-  AllKindsImpl() { set_weights(*this); }
-  torch::Tensor forward(const torch::Tensor& images, const torch::Tensor& tokens,
-                        const std::array<int, 2>& uses) {
-    const torch::Tensor seen = torch::tanh(conv(images)).flatten(2).mean(2);
-    torch::Tensor h = torch::cat({seen, norm(words(tokens)).mean(1)}, 1);
-    for (std::size_t b = 0; b < branches.size(); ++b)
-      for (int use = 0; use < uses[b]; ++use) h = torch::tanh(branches[b](h));
-    return head(h);
-  }
-};
-TORCH_MODULE(AllKinds);
-
 enum class Fate { counts, not_finite, infinite, thrown_away, skipped };
 
-struct AloneBatch {
-  torch::Tensor images, tokens, targets;
-  std::array<int, 2> uses{};
+struct AloneBatch : BranchBatch {
   std::array<bool, 2> frozen{};
   Fate fate = Fate::counts;
   double rate = 0;
@@ -65,10 +41,8 @@ struct AloneProgram {
     fails = !eigen && one_of(3) == 0;
     factors = 1 + one_of(3), inverses = factors * (1 + one_of(2));
     for (int k = 0; k < kBatches; ++k) {
-      const std::int64_t samples = 2 + one_of(4);
-      AloneBatch batch{torch::randn({samples, 1, 5, 5}, torch::kDouble),
-                       torch::randint(11, {samples, 1 + one_of(4)}),
-                       torch::randn({samples, 4}, torch::kDouble)};
+      AloneBatch batch{random_batch(2 + one_of(4))};
+      batch.words = torch::randint(11, {batch.words.size(0), 1 + one_of(4)});
       batch.uses = {one_of(3), one_of(3)};
       batch.frozen = {one_of(5) == 0, false};
       const bool is_last = k == kBatches - 1;
@@ -115,14 +89,14 @@ struct AloneEnd {
 
 /// `c`: absent for a K-FAC that nobody shares.
 AloneEnd run(const AloneProgram& drawn, comm::Communicator* c, const std::string& strategy = "") {
-  Program<AllKinds> program(
+  Program<BranchNet> program(
       c, {.strategy = strategy, .options = drawn.options(), .names_optimizer = true});
   AloneEnd end;
   for (const AloneBatch& batch : drawn.batches) {
-    for (auto& p : program.net->branches[0]->parameters()) p.set_requires_grad(!batch.frozen[0]);
+    program.net->freeze(batch.frozen);
     program.set_rate(batch.rate);
     program.optimizer.zero_grad();
-    const torch::Tensor output = program.net(batch.images, batch.tokens, batch.uses);
+    const torch::Tensor output = program.net(batch);
     program.pre->loss_of(output);
     if (drawn.sampled)
       program.pre->sample_fisher(output, LossKind::squared_error,

@@ -4,7 +4,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from made_up_tree import module_of
+from the_tree import module_of
 
 check_format = module_of("tools/check_format.py")
 FITS, LONG = "x" * 100, "word " * 20 + "x"

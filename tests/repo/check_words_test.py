@@ -3,7 +3,7 @@
 and sentences that are too long are named."""
 import unittest
 
-from made_up_tree import module_of
+from the_tree import module_of
 
 check_words = module_of("tools/check_words.py")
 

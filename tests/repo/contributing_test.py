@@ -6,7 +6,7 @@ holds as well: paths exist, quoted code stands in its file."""
 import re
 import unittest
 
-from made_up_tree import ROOT
+from the_tree import ROOT
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 MOST = 0.75  # of a kind: a page that names as many is a list, and a new one belongs on it
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import unittest
 
-from made_up_tree import ROOT
+from the_tree import ROOT
 MOST_LINES = 79
 BUILD, HAS = sys.argv[1], set(sys.argv[2:])
 EXAMPLES = sorted((ROOT / "examples").glob("*.cpp"))

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import unittest
 
-from made_up_tree import ROOT
+from the_tree import ROOT
 PAGES = (ROOT / "docs/from-pytorch-ddp.md", ROOT / "docs/from-pytorch-ddp-python.md")
 
 try:

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-from made_up_tree import ROOT
+from the_tree import ROOT
 EXPECTED = json.loads((ROOT / "bench/instructions/counts.json").read_text())["instructions"]
 
 

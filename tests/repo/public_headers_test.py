@@ -8,7 +8,7 @@ all_verify_interface_header_sets, which tests/package/run builds."""
 import re
 import unittest
 
-from made_up_tree import ROOT
+from the_tree import ROOT
 INCLUDE = ROOT / "include"
 HEADERS = sorted(INCLUDE.rglob("*"))
 PAGE = ROOT / "docs/use-from-cmake.md"

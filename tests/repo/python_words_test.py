@@ -6,7 +6,7 @@ import re
 import sys
 import unittest
 
-from made_up_tree import ROOT
+from the_tree import ROOT
 ONLY_CPP = re.compile(
     r"\w::\w|\baccumulate\(|\b[A-Z]\w*Options\b|\bLibTorch|\bmake_world|\brun_ranks|"
     r"\bregistration_report|\((?:true|false)\)|\bATen\b|nullptr|\.hpp\b")

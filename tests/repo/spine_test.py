@@ -4,7 +4,7 @@ files make the first day, in the lines that the page says, and pages lead there.
 import re
 import unittest
 
-from made_up_tree import ROOT
+from the_tree import ROOT
 PAGE = (ROOT / "docs/spine.md").read_text()
 ROW = re.compile(r"^\| `(?P<file>[^`]+)` \| `(?P<name>[^`]+)` \|", re.M)
 TABLES = {title: [m.groups() for m in ROW.finditer(body)]

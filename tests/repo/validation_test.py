@@ -2,7 +2,7 @@
 """bench/validation must find the step of recorded blocks, whoever of the ranks runs ahead."""
 import unittest
 
-from made_up_tree import module_of
+from the_tree import module_of
 
 VALIDATION = module_of("bench/validation")
 

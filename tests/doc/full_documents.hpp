@@ -145,8 +145,9 @@ inline Advice full_advice() {
 inline Evaluation full_evaluation() {
   const TimedRun timed{"ddp", Role::sixteen_bit, {0.1, 0.2}, 0.01, 0.02, 0.03, 0.04, 1e6,
                        false, {"rank"}};
-  const TrainedRun trained{"ddp", Role::repeat, Budget::time,         7,
-                           0.1,   30,           {{10, 1, 0.5, 0.25}}, "nan"};
+  const TrainedRun trained{
+      "ddp", Role::repeat, Budget::time, 7, 0.1, 30, {{10, 1, 0.5, 0.25}, {20, 2, 0.4, 0.5}},
+      "nan"};
   return {{{"lenet",
             "1x28x28",
             "digits",
@@ -156,7 +157,7 @@ inline Evaluation full_evaluation() {
             "host",
             1e9,
             std::string(kRehearsed),
-            {timed},
+            {timed, timed},
             {trained},
             0.8,
             {"a note"}}}};

@@ -5,7 +5,6 @@
 #include "linerate/core/error.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "small_documents.hpp"
-#include "support/message_of.hpp"
 
 namespace linerate::doc {
 namespace {
@@ -49,29 +48,6 @@ TEST(Plan, HashSeesWhatAnExecutorObeys) {
   EXPECT_TRUE(changed([](Plan& p, TaskGraph&) { p.blocks.resize(1); }));
   // Of predicted seconds it sees nothing.
   EXPECT_FALSE(changed([](Plan&, TaskGraph& g) { g.tasks[0].seconds = 0.7; }));
-}
-
-std::string plan_error(const std::string& json) {
-  return support::message_of<InputError>([&] { return plan_from_json(json, "p.json"); });
-}
-
-std::string replaced(std::string text, const std::string& what, const std::string& by) {
-  return text.replace(text.find(what), what.size(), by);
-}
-
-TEST(Plan, OfSchema1IsRefusedWithTheReason) {
-  EXPECT_THAT(plan_error(replaced(to_json(small_plan()), "\"schema\": 2", "\"schema\": 1")),
-              testing::AllOf(testing::HasSubstr("expected a plan of schema 2, found 1"),
-                             testing::HasSubstr("neither operations nor groups nor payloads"),
-                             testing::HasSubstr("from its Workload")));
-}
-
-TEST(Plan, NamesOperationsAndGroupsThatItHas) {
-  const std::string json = to_json(small_plan());
-  EXPECT_THAT(plan_error(replaced(json, "\"operation\": \"move\"", "\"operation\": \"max\"")),
-              testing::HasSubstr("/variants/0/tasks/2/operation"));
-  EXPECT_THAT(plan_error(replaced(json, "\"group\": \"node\"", "\"group\": \"rack\"")),
-              testing::HasSubstr("/variants/0/tasks/1/group"));
 }
 
 TEST(Plan, BlocksOfAReduceScatterMustBeWhole) {

@@ -3,17 +3,9 @@
 #include <gmock/gmock.h>
 
 #include "full_documents.hpp"
-#include "linerate/core/error.hpp"
-#include "support/message_of.hpp"
 
 namespace linerate::doc {
 namespace {
-
-using testing::HasSubstr;
-
-std::string refusal(const std::string& text) {
-  return support::message_of<InputError>([&] { return predictions_from_json(text, "x.json"); });
-}
 
 // That every value reads back is in fields_test.cpp.
 TEST(Prediction, OfAgarwalsModelAloneHasARatioThatIsEnough) {
@@ -31,18 +23,6 @@ TEST(Prediction, OfAgarwalsModelAloneHasARatioThatIsEnough) {
   }
 }
 
-TEST(Prediction, PartsThatAreNotAllThereAreRefused) {
-  EXPECT_THAT(
-      refusal(
-          R"json({"predictions": [{"strategy": "ddp+kfac(d)", "ranks": 4, "bandwidth_bit_per_s": null,
-      "parts_s": {"forward_backward": 1}}]})json"),
-      testing::AllOf(HasSubstr("/predictions/0/parts_s"), HasSubstr("gradient_communication")));
-}
-
-TEST(Prediction, ADocumentOfAnotherKindIsRefused) {
-  EXPECT_NE(refusal(R"({"document": "timeline", "schema": 1, "predictions": []})"), "no error");
-}
-
 TEST(Prediction, NullIsAbsentAndNeverZero) {
   const auto p = predictions_from_json(
                      R"json({"predictions": [{"strategy": "ddp+codec(ratio=8)", "ranks": 4,
@@ -54,24 +34,6 @@ TEST(Prediction, NullIsAbsentAndNeverZero) {
   EXPECT_EQ(p[0].compression_ratio, 1);
   EXPECT_FALSE(p[0].step_s || p[0].scaling_factor);
   EXPECT_FALSE(p[0].changes_convergence);  // nobody reads a strategy's name here
-}
-
-TEST(Prediction, AnIntervalOfOneEndIsRefusedWithItsPlace) {
-  EXPECT_THAT(
-      refusal(R"({"predictions": [{"strategy": "ddp", "ranks": 4, "bandwidth_bit_per_s": 1e9,
-      "step_s": 1, "interval_s": [1]}]})"),
-      HasSubstr("x.json: /predictions/0/interval_s"));
-}
-
-TEST(Prediction, ImpossibleNumbersAreRefusedWhereTheyStand) {
-  const auto error_of = [](const std::string& bandwidth, const std::string& step) {
-    return refusal(R"({"predictions": [{"strategy": "ddp", "ranks": 4, "bandwidth_bit_per_s": )" +
-                   bandwidth + R"(, "step_s": )" + step + "}]}");
-  };
-  EXPECT_EQ(error_of("1e9", "1"), "no error");
-  EXPECT_THAT(error_of("0", "1"), HasSubstr("/bandwidth_bit_per_s: expected more than 0"));
-  EXPECT_THAT(error_of("1e9", "-1"), HasSubstr("/step_s: expected 0 to"));
-  EXPECT_EQ(error_of("null", "1"), "no error");  // unknown
 }
 
 }  // namespace

@@ -1084,13 +1084,11 @@ def kfac_accumulates():
             _, said = run(n, ranks, **options)
             assert len(said) == 1 and all(part in said[0] for part in numbers), said
     for accumulate in (0, -1, 2.5, "8"):
-        refused(lambda: lt.KFAC(build(Mlp), accumulate=accumulate), "accumulate=",
-                kind=lt.UsageError)
+        refused(lambda: lt.KFAC(build(Mlp), accumulate=accumulate), "accumulate=")
     refused(lambda: lt.KFAC(build(Mlp), "kfac(accumulate=8)", accumulate=4),
-            "say it in one of them", kind=lt.UsageError)
-    refused(lambda: lt.KFAC(build(Mlp), "kfac(accumulate=0)"), "1 to 10000", kind=lt.UsageError)
-    refused(lambda: lt.KFAC(build(Mlp), "kfac(lm=on)"), "no Levenberg-Marquardt", "say damping=",
-            kind=lt.UsageError)
+            "say it in one of them")
+    refused(lambda: lt.KFAC(build(Mlp), "kfac(accumulate=0)"), "1 to 10000")
+    refused(lambda: lt.KFAC(build(Mlp), "kfac(lm=on)"), "no Levenberg-Marquardt", "say damping=")
     for made in (lt.KFAC, lt.DataParallel):
         refused(lambda: made(build(Mlp), levenberg_marquardt={"start": 5}), made.__name__,
                 "kfac(damping=0.03)", kind=TypeError)

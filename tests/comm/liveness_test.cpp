@@ -5,10 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <deque>
-#include <functional>
-#include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
+
+#include "support/case_files.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -39,17 +40,12 @@ class Job {
   void begins(int rank, const std::string& name, const std::vector<int>& members = kAll,
               bool compares = false) {
     submits(rank, members);
-    goes_in(rank, name, members, compares);
-  }
-  /// It has submitted it.
-  void goes_in(int rank, const std::string& name, const std::vector<int>& members = kAll,
-               bool compares = false) {
     Fingerprint& print = prints_.emplace_back();
     print.set_name(name);
     print.sequence = (*this)[rank].begun(rank);
     print.count = name == "longer" ? 5 : 4;
     if (members != kAll) print.set_group(members.size(), "group");
-    (*this)[rank].begin({members, &print, compares}, kStart);
+    (*this)[rank].begin({members_.emplace_back(members), &print, compares}, kStart);
   }
   void passes(int rank, const std::string& name, const std::vector<int>& members = kAll) {
     begins(rank, name, members);
@@ -68,176 +64,74 @@ class Job {
 
  private:
   std::deque<Liveness> lives_;
-  std::deque<Fingerprint> prints_;
+  std::deque<Fingerprint> prints_;        // what ranks are inside of looks at them
+  std::deque<std::vector<int>> members_;  // and at these
 };
 
-const std::vector<int> kElsewhere = {1, 2, 3};
-
-struct VerdictCase {
-  const char* name;
-  std::function<void(Job&)> then;  // after rank 0 began "x"; it hears all afterwards
-  milliseconds after;
-  std::vector<std::string> says;          // none: no verdict
-  std::vector<int> members = kAll;        // of "x"
-  std::function<void(Job&)> before = {};  // rank 0 began it
-  std::vector<std::string> not_said = {};
-};
-void PrintTo(const VerdictCase& c, std::ostream* out) { *out << c.name; }
-
-void nothing(Job&) {}
-void all_are_here(Job& job) {
-  for (int r = 1; r < kRanks; ++r) job.begins(r, "x");
-}
-std::function<void(Job&)> here_but(int absent, const std::function<void(Job&)>& else_ = nothing) {
-  return [=](Job& job) {
-    for (int r = 1; r < kRanks; ++r) {
-      if (r != absent) job.begins(r, "x");
-    }
-    else_(job);
-  };
-}
-void comes_to_group(Job& job) { job.begins(2, "x", kGroup); }
-void waits_elsewhere(Job& job) { job.begins(2, "y", kElsewhere); }
-std::function<void(Job&)> passes_another_and(int more) {
-  return [=](Job& job) {
-    job.passes(2, "longer");
-    for (int k = 0; k < more; ++k) job.passes(2, "x");
-  };
-}
-std::function<void(Job&)> leaves(int rank) {
-  return [=](Job& job) { job[rank].set_state(Beat::State::left); };
-}
-std::function<void(Job&)> is_busy(int rank, std::optional<Clock::duration> left = {}) {
-  return [=](Job& job) {
-    BusyNote note{"writing a checkpoint"};
-    if (left) note.until = kStart + *left;
-    job[rank].set_busy(note);
-  };
+/// A line of a case. "RANK begins NAME [RANKS]", or compares or submits it, or "passes NAME RANKS
+/// TIMES"; RANKS are "0,2", or all. "RANK ends", "RANK leaves", "RANK is busy [SECONDS]".
+void play(Job& job, const std::string& line) {
+  std::istringstream words(line);
+  std::string verb, name, ranks = "all";
+  int rank = 0, times = 1;
+  words >> rank >> verb >> name >> ranks >> times;
+  std::vector<int> members;
+  for (const char c : ranks)
+    if (c >= '0' && c <= '9') members.push_back(c - '0');
+  if (members.empty()) members = kAll;
+  if (verb == "begins" || verb == "compares") job.begins(rank, name, members, verb == "compares");
+  if (verb == "submits") job.submits(rank, members);
+  for (int k = 0; verb == "passes" && k < times; ++k) job.passes(rank, name, members);
+  if (verb == "ends") job[rank].end();
+  if (verb == "leaves") job[rank].set_state(Beat::State::left);
+  if (verb != "is") return;
+  BusyNote note{"writing a checkpoint"};
+  if (ranks != "all") note.until = kStart + seconds(std::stoi(ranks));
+  job[rank].set_busy(note);
 }
 
-class Verdict : public ::testing::TestWithParam<VerdictCase> {};
+void play_all(Job& job, const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) play(job, line);
+}
+constexpr const char* kOthersAreHere = "1 begins x\n2 begins x\n3 begins x";
 
+class Verdict : public ::testing::TestWithParam<FileCase> {};
+
+// "after MS" has what the verdict says then, "not" what it does not; nothing: there is none.
 TEST_P(Verdict, IsTheExpectedOneInEachSituation) {
-  const VerdictCase& c = GetParam();
   Job job;
-  if (c.before) c.before(job);
-  job.begins(0, "x", c.members);
-  c.then(job);
-  job.hears_all(kStart + c.after);
-  const std::string said = job.verdict(kStart + c.after);
-  EXPECT_EQ(said.empty(), c.says.empty()) << said;
-  for (const std::string& text : c.says) EXPECT_THAT(said, HasSubstr(text));
-  for (const std::string& text : c.not_said) EXPECT_THAT(said, Not(HasSubstr(text)));
+  std::string said;
+  for (const auto& [title, text] : GetParam().parts) {
+    if (title == "job") play_all(job, text);
+    if (title.starts_with("after ")) {
+      const auto now = kStart + milliseconds(std::stoi(title.substr(6)));
+      job.hears_all(now);
+      said = job.verdict(now);
+      EXPECT_EQ(said.empty(), text.empty()) << said;
+    }
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      if (title == "not") {
+        EXPECT_THAT(said, Not(HasSubstr(line)));
+      } else if (title.starts_with("after ")) {
+        EXPECT_THAT(said, HasSubstr(line));
+      }
+    }
+  }
 }
 
-const milliseconds kSoon{1}, kLimit{8500}, kPast{8501}, kTwice{17'000}, kPastTwice{17'001};
+INSTANTIATE_TEST_SUITE_P(Liveness, Verdict, ::testing::ValuesIn(cases_in(COMM_CASES)),
+                         [](const auto& one) { return one.param.name; });
 
-const std::vector<VerdictCase> kVerdicts = {
-    {"NobodyIsBlamedBeforeTheLimit", nothing, kLimit, {}},
-    {"WhoHasNotComeIsLate",
-     here_but(2),
-     kPast,
-     {"rank 2 is late: alive, but has not begun this operation after 8.50 s (timeout 10.0 s)"}},
-    {"AllWhoHaveNotComeAreLate",
-     [](Job& job) { job.begins(2, "x"); },
-     kPast,
-     {"ranks 1, 3 are late"}},
-    {"ARankThatLeftFailsTheCollectiveAtOnce",
-     here_but(2, leaves(2)),
-     kSoon,
-     {"rank 2 left the job"}},
-    {"ARankThatLeftBeforeItBeganIsNamedAtOnce",
-     here_but(1, [](Job& job) { job.submits(1), leaves(1)(job); }),
-     kSoon,
-     {"rank 1 left the job"}},
-    {"ARankMayLeaveAfterItsPart",
-     [](Job& job) { all_are_here(job), job[2].end(), leaves(2)(job); },
-     kSoon,
-     {}},
-    {"WithoutACulpritItSaysSo",
-     all_are_here,
-     kPast,
-     {"no message arrived for 8.50 s", "every rank takes part"}},
-    // Ranks outside of the group may have left, or compute for as long as they like.
-    {"ARankOutsideIsNeverLateAndMayLeave",
-     comes_to_group,
-     kPast,
-     {"every rank takes part"},
-     kGroup,
-     leaves(1)},
-    {"AMemberThatDoesNotComeIsLate", nothing, kPast, {"rank 2 is late"}, kGroup},
-    {"AMemberThatLeftIsNamed", leaves(2), kSoon, {"rank 2 left the job"}, kGroup},
-    // The counts are by pairs: what rank 0 has begun with others says nothing of rank 2.
-    {"ComparesTheCountsOfEachPair",
-     comes_to_group,
-     kPast,
-     {"every rank takes part"},
-     kGroup,
-     [](Job& job) {
-       for (int k = 0; k < 100; ++k) job.passes(0, "y", {0, 1}), job.passes(1, "y", {0, 1});
-     }},
-    // Rank 2 waits in another group, for somebody whom it names itself.
-    {"WhoWaitsElsewhereHasTwiceTheLimit", waits_elsewhere, kTwice, {}, kGroup},
-    {"WhoHasSubmittedHasTwiceTheLimit",
-     [](Job& job) { job.submits(2, kGroup); },
-     kTwice,
-     {},
-     kGroup},
-    // Ranks wait in a circle, or rank 2 goes on with other groups for ever.
-    {"WhoWaitsElsewhereIsLateAfterAll",
-     waits_elsewhere,
-     kPastTwice,
-     {"rank 2 is late", "rank 2 is inside barrier \"y\" (number 7) in group \"group\"",
-      "different orders"},
-     kGroup},
-    {"WhoIsNotExcusedIsNamedAlone",
-     [](Job& job) { job.begins(1, "x"), waits_elsewhere(job); },
-     kPast,
-     {"rank 3 is late"},
-     kAll,
-     {},
-     {"rank 2"}},
-    // Collectives that two ranks share are compared by a hash, at once and in every pair.
-    {"OtherOperationsAreNamedAtOnce",
-     here_but(2, [](Job& job) { job.begins(2, "longer"); }),
-     kSoon,
-     {"rank 0 and rank 2 began different ones", "barrier \"x\"", "barrier \"longer\"",
-      "the ranks run different operations here"}},
-    {"OtherOperationsOfThePastAreNamed",
-     here_but(2, passes_another_and(3)),
-     kSoon,
-     {"rank 0 and rank 2 began different ones"}},
-    {"OnlyTheLastFourAreRemembered", here_but(2, passes_another_and(4)), kSoon, {}},
-    {"WhoComparesMeetsWhoDoesNot",
-     here_but(2, [](Job& job) { job.begins(2, "x", kAll, true); }),
-     kSoon,
-     {"rank 0 and rank 2 began different ones"}},
-    {"ABusyRankIsNotLate", here_but(2), kPastTwice, {}, kAll, is_busy(2)},
-    // It may hold up a member.
-    {"WhileARankIsBusyElsewhereNobodyIsLate", nothing, kPastTwice, {}, kGroup, is_busy(1)},
-    {"ABusyRankThatIsHereExcusesNobody", here_but(2), kPast, {"rank 2 is late"}, kAll, is_busy(1)},
-    {"ABusyRankThatLeftExcusesNobody",
-     nothing,
-     kPast,
-     {"rank 2 is late"},
-     kGroup,
-     [](Job& job) { is_busy(1)(job), leaves(1)(job); }},
-    {"TheBoundOfABusyRankEndsItsExcuse",
-     here_but(2),
-     kPast,
-     {"rank 2 is late", "rank 2 is busy for longer than it asked for: writing a checkpoint"},
-     kAll,
-     is_busy(2, seconds(3))}};
-
-INSTANTIATE_TEST_SUITE_P(Liveness, Verdict, ::testing::ValuesIn(kVerdicts),
-                         [](const auto& one) { return std::string(one.param.name); });
+const milliseconds kLimit{8500}, kPast{8501}, kPastTwice{17'001};
 
 /// A silent rank makes others late: it is the one to name, a member or not, busy or not.
 TEST(Liveness, ASilentRankIsNamedBeforeALateOne) {
-  for (const auto& act : {std::function<void(Job&)>(nothing), is_busy(1)})
+  for (const char* before : {"", "1 is busy"})
     for (const auto& members : {kAll, kGroup}) {
       Job job;
-      act(job);
+      play_all(job, before);
       job.begins(0, "x", members);
       job.hears_all(kStart + seconds(8));
       job.hears(1, kStart - seconds(1));
@@ -251,7 +145,7 @@ TEST(Liveness, ASilentRankIsNamedBeforeALateOne) {
 TEST(Liveness, AStoppedProcessGivesTheOthersAsMuchTimeAgain) {
   Job job;
   job.begins(0, "x");
-  all_are_here(job);
+  play_all(job, kOthersAreHere);
   for (int s = 0; s <= 1; ++s) job[0].awake(kStart + seconds(s));
   job.hears_all(kStart + seconds(1));
   job[0].awake(kStart + seconds(61));
@@ -263,7 +157,7 @@ TEST(Liveness, AStoppedProcessGivesTheOthersAsMuchTimeAgain) {
 TEST(Liveness, TheTimeoutBeginsAnewAfterABusyRank) {
   Job job;
   job.begins(0, "x");
-  here_but(2, is_busy(2))(job);
+  play_all(job, "1 begins x\n3 begins x\n2 is busy");
   const auto later = kStart + seconds(3600);
   job.hears_all(later);
   EXPECT_EQ(job.verdict(later), "");
@@ -290,7 +184,7 @@ TEST(Liveness, RanksMayBeInDifferentPartsOfAComparison) {
     EXPECT_EQ(agree(), "");
     EXPECT_EQ(job[0].history(1) == Job()[0].history(1), !alike);
     job.begins(0, "y");
-    all_are_here(job);
+    play_all(job, kOthersAreHere);
     EXPECT_EQ(agree(), "");
   }
 }
@@ -298,7 +192,7 @@ TEST(Liveness, RanksMayBeInDifferentPartsOfAComparison) {
 /// It says nothing of a rank that waits for nobody.
 TEST(Liveness, OutsideOfCollectivesThereIsNoVerdict) {
   Job job;
-  leaves(2)(job);
+  play(job, "2 leaves");
   job.hears_all(kStart + kPastTwice);
   EXPECT_EQ(job.verdict(kStart + kPastTwice), "");
   EXPECT_FALSE(job[0].stuck(kStart));

@@ -41,7 +41,8 @@ inline std::vector<FileCase> cases_in(const std::filesystem::path& folder) {
         cases.back().parts.back().second += line + "\n";
   }
   for (FileCase& c : cases) {
-    if (c.parts.back().second.ends_with("\n\n")) c.parts.back().second.pop_back();
+    if (std::string& last = c.parts.back().second; last == "\n" || last.ends_with("\n\n"))
+      last.pop_back();
     for (auto& [title, text] : c.parts)
       if (const std::size_t cut = title.find(" (cut)"); cut != std::string::npos)
         title.resize(cut), text.pop_back();

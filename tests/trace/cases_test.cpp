@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
@@ -15,9 +16,11 @@
 #include "linerate/doc/json.hpp"
 #include "linerate/explain/explanation.hpp"
 #include "linerate/explain/program.hpp"
+#include "linerate/trace/importers.hpp"
 #include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "support/case_files.hpp"
+#include "trace/chakra_text.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
@@ -82,11 +85,16 @@ std::string message_or(const auto& document) {
   }
 }
 
-/// All that is made of the files of one job.
+/// All that is made of the files of one job, or of a log that holds a Workload.
 Json documents_of(std::vector<InputFile> files) {
   Json all;
-  all["importer"] = recognise(files.front().head()).importer->name;
+  const Importer& importer = *recognise(files.front().head()).importer;
+  all["importer"] = importer.name;
   all["refused"] = Json::parse(message_or([&] {
+    if (importer.read_workload != nullptr) {
+      all["workload"] = Json::parse(doc::to_json(importer.read_workload(files.front(), {})));
+      return std::string("null");
+    }
     const Job job = read_job(files);
     const Breakdown b = break_down(job);
     const MatchResult matched = match_collectives(job);
@@ -98,6 +106,7 @@ Json documents_of(std::vector<InputFile> files) {
     find_one_rank_time(with_time, std::nullopt);  // as the command does
     const Explanation explained = explain(with_time);
     all["explained"] = Json::parse(explain_json(explained.breakdown, explained.verdict));
+    all["text"] = explain_text(explained.breakdown, explained.verdict);
     all["matched"] = matched_of(job, matched);
     all["unmatched"] = matched.notes;
     all["sharding"] = job.sharding;
@@ -123,8 +132,8 @@ std::string text_of(const Json& value) {
   return all;
 }
 
-/// "PATH = VALUE", "PATH counts ITEMS", "PATH has TEXT" or "PATH lacks TEXT". What is not there is
-/// null.
+/// "PATH = VALUE", "PATH near VALUE AT_MOST_OFF", "PATH above VALUE", "PATH below VALUE",
+/// "PATH counts ITEMS", "PATH has TEXT" or "PATH lacks TEXT". What is not there is null.
 void expect(const Json& documents, const std::string& line) {
   SCOPED_TRACE(line);
   std::istringstream words(line);
@@ -139,6 +148,12 @@ void expect(const Json& documents, const std::string& line) {
     EXPECT_THAT(text_of(found), testing::Not(HasSubstr(value)));
   } else if (verb == "counts") {
     EXPECT_EQ(found.size(), std::stoul(value));
+  } else if (verb == "near") {
+    EXPECT_NEAR(found.get<double>(), std::stod(value), std::stod(value.substr(value.find(' '))));
+  } else if (verb == "above") {
+    EXPECT_GT(found.get<double>(), std::stod(value));
+  } else if (verb == "below") {
+    EXPECT_LT(found.get<double>(), std::stod(value));
   } else if (const Json expected = Json::parse(value); expected.is_number() && found.is_number()) {
     EXPECT_NEAR(found.get<double>(), expected.get<double>(),
                 1e-12 + 1e-9 * std::abs(expected.get<double>()));
@@ -148,9 +163,10 @@ void expect(const Json& documents, const std::string& line) {
 }
 
 /// A step whose events stand in lines.
-/// - Of the host: "op NAME AT US [DIMS]", "function NAME AT US" of autograd, "optimizer AT",
-///   "gradient ELEMENTS AT", "mark NAME AT US [FLOATS]", "sum ELEMENTS CALLED AT US [TYPE]".
-/// - Of a device: "kernel AT US NAME" and "nccl NAME OPERATION ELEMENTS AT US [TYPE]".
+/// - Of the host: "step NUMBER AT US", "op NAME AT US [DIMS]", "function NAME AT US" of autograd,
+///   "optimizer AT", "gradient ELEMENTS AT", "mark NAME AT US [FLOATS]", "sum ELEMENTS CALLED AT US
+///   [TYPE]".
+/// - Of a device: "kernel AT US NAME" and "nccl NAME OPERATION ELEMENTS AT US [TYPE [ARGUMENTS]]".
 /// - Of a backward pass: "node NAME [OPERATOR DIMS]...", "linear ROWS OUT IN", "grad SHAPE [HOOK
 ///   DIMS]". They follow each other from 100 us on, or from where "at US" stands.
 class WrittenStep {
@@ -165,6 +181,8 @@ class WrittenStep {
     const auto word = [&](std::size_t i) { return i < w.size() ? w[i] : ""; };
     if (w.at(0) == "op")
       run(w.at(1), time(2), number(3), word(4));
+    else if (w[0] == "step")
+      events.push_back(step(std::stoi(w.at(1)), time(2), number(3)));
     else if (w[0] == "function")
       run(kFunction + w.at(1), time(2), number(3), "");
     else if (w[0] == "optimizer")
@@ -181,7 +199,8 @@ class WrittenStep {
     else if (w[0] == "nccl")
       events.push_back(kernel(
           w.at(1), time(4), number(5),
-          collective(w[2], std::stol(w[3]), ranks_, "", word(6).empty() ? "Float" : word(6)), 20));
+          collective(w[2], std::stol(w[3]), ranks_, word(7), word(6).empty() ? "Float" : word(6)),
+          20));
     else if (w[0] == "sum")
       events.push_back(gloo_all_reduce(std::stol(w.at(1)), time(2), time(3), number(4),
                                        word(5).empty() ? "float" : word(5)));
@@ -268,15 +287,46 @@ std::vector<InputFile> written_job(const std::string& title, const std::string& 
   return files;
 }
 
+/// The events of one rank. "trace FILE BACKEND RANK RANKS": times count from 0, over all steps.
+InputFile written_trace(const std::string& title, const std::string& lines) {
+  std::istringstream in(title);
+  std::string trace, file, backend;
+  int rank = 0, ranks = 0;
+  in >> trace >> file >> backend >> rank >> ranks;
+  WrittenStep written(0, ranks);
+  std::istringstream all(lines);
+  for (std::string line; std::getline(all, line);) written.add(line);
+  return InputFile::from_memory(trace_of(rank, ranks, written.events, backend), file);
+}
+
+/// Device collectives of a Chakra trace: "TYPE BYTES AT US".
+std::string written_chakra(const std::string& lines) {
+  std::string text = chakra::head();
+  std::istringstream in(lines);
+  for (std::uint64_t type, bytes, at, us; in >> type >> bytes >> at >> us;)
+    text += chakra::collective_node(type, bytes, at, us);
+  return text;
+}
+
 class TraceCases : public testing::TestWithParam<FileCase> {};
 INSTANTIATE_TEST_SUITE_P(OfFiles, TraceCases, testing::ValuesIn(cases_in(TRACE_CASES)),
                          [](const auto& test) { return test.param.name; });
 
+// "open PATTERN": files of the tree or of ../shared, without which the case is skipped.
 TEST_P(TraceCases, SayWhatIsExpected) {
   std::vector<InputFile> files;
   for (const auto& [title, text] : GetParam().parts) {
-    if (title.starts_with("file ")) files.push_back(InputFile::from_memory(text, title.substr(5)));
-    if (title.starts_with("job ")) files = written_job(title, text);
+    const std::string kind = title.substr(0, title.find(' '));
+    const std::string rest = title.substr(std::min(title.size(), kind.size() + 1));
+    if (kind == "file") files.push_back(InputFile::from_memory(text, rest));
+    if (kind == "chakra") files.push_back(InputFile::from_memory(written_chakra(text), rest));
+    if (kind == "trace") files.push_back(written_trace(title, text));
+    if (kind == "job") files = written_job(title, text);
+    if (kind != "open") continue;
+    if (rest.starts_with("../shared") && !std::filesystem::exists("../shared"))
+      GTEST_SKIP() << rest << " is not there";
+    const auto found = input_files({rest}).files;
+    for (const auto& path : found) files.push_back(InputFile::open(path));
   }
   const Json documents = documents_of(std::move(files));
   std::istringstream expected(GetParam().part("expect"));

@@ -8,26 +8,14 @@
 #include <vector>
 
 #include "support/case_files.hpp"
+#include "trace/chakra_text.hpp"
 #include "trace/feed_importer.hpp"
 
 namespace linerate::trace {
 
-/// GlobalMetadata "0.0.4", then one all-gather of 100 bytes in group "1" on the device.
+/// One all-gather of 100 bytes.
 inline std::string chakra_seed() {
-  constexpr char bytes[] =
-      "\x07\x0a\x05"
-      "0.0.4"
-      "\x4f\x12\x0a"
-      "ncclKernel"
-      "\x18\x07\x30\x64\x38\x05"
-      "\x52\x0e\x0a\x09is_cpu_op\xd8\x01\x00"
-      "\x52\x0d\x0a\x09"
-      "comm_type\x48\x02"
-      "\x52\x0d\x0a\x09"
-      "comm_size\x48\x64"
-      "\x52\x0d\x0a\x07pg_name\xea\x01\x01"
-      "1";
-  return {bytes, sizeof bytes - 1};
+  return chakra::head() + chakra::collective_node(2, 100, 100, 5);
 }
 
 /// A small file of one format.

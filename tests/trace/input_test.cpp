@@ -12,6 +12,7 @@
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
+#include "trace/chakra_text.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
@@ -135,16 +136,8 @@ TEST(TruncatedGzip, IsSaidByEveryImporterOfTraces) {
     graph += fmt::format(R"({{"Id":{},"Name":"{}","NodeType":4,"runtime":7,"is_cpu_op":false}},)",
                          i, noise(i));
   }
-  std::string chakra(
-      "\x07\x0a\x05"
-      "0.0.4",
-      8);
-  for (int i = 0; i < 400; ++i) {
-    const std::string name = "k" + noise(i);
-    chakra += static_cast<char>(name.size() + 2);
-    chakra += '\x12';
-    chakra += static_cast<char>(name.size()) + name;
-  }
+  std::string chakra = chakra::head();
+  for (int i = 0; i < 400; ++i) chakra += chakra::message(chakra::field(2, "k" + noise(i)));
   EXPECT_THAT(said_of(cut(trace_of(0, 1, kernels)), "rank0.json.gz"), kSaysCut);
   EXPECT_THAT(said_of(cut(horovod), "horovod.gz"), kSaysCut);
   EXPECT_THAT(said_of(cut(R"({"schema":"1.1.1","nodes":[)" + nodes + "{}]}"), "et.gz"), kSaysCut);

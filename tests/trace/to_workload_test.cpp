@@ -8,7 +8,6 @@
 #include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "support/sample_workloads.hpp"
-#include "support/says.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
@@ -155,21 +154,6 @@ TEST(ImportedTimeline, ExplainsAsItsTracesDo) {
   EXPECT_DOUBLE_EQ(through.in_steps.exposed_s, direct.in_steps.exposed_s);
 }
 
-TEST(RecordedWorkload, NoSyncIsFoundInOneMarkedStepAndAcrossSeveralAndSoAreHookAndCap) {
-  // tools/record-fixtures: 64 x 300, 300 x 300, 300 x 10 with biases, 112,810 elements.
-  const ImportedJob one = import_job(recorded_job("accumulate2"));
-  EXPECT_EQ(one.workload.accumulation, 3);
-  EXPECT_EQ(one.workload.gradients.size(), 6u);
-  EXPECT_EQ(one.workload.gradient_bytes(), 4 * 112'810);
-  EXPECT_EQ(one.workload.current, "ddp");
-  const ImportedJob several = import_job(recorded_job("micro2"));
-  EXPECT_EQ(several.workload.accumulation, 2);
-  EXPECT_EQ(several.workload.gradient_bytes(), 4 * 112'810);
-  // The half hook and the cap are the strategy in use.
-  EXPECT_EQ(import_job(recorded_job("half2")).workload.current, "ddp(wire=fp16)");
-  EXPECT_EQ(import_job(recorded_job("even2")).workload.current, "ddp(bucket_cap_mb=1)");
-}
-
 TEST(RecordedWorkload, ASleepOf60MsOnOneRankIsNotInItsT1) {
   // The same job without and with the sleep, recorded one after the other; a sleep that were in T_1
   // would make it nine times as long.
@@ -179,26 +163,6 @@ TEST(RecordedWorkload, ASleepOf60MsOnOneRankIsNotInItsT1) {
     EXPECT_LT(*late.workload.step_s, 2 * even) << job;
     EXPECT_THAT(late.note_with("rank 1 takes"), HasSubstr("leaves it out")) << job;
   }
-}
-
-TEST(RecordedWorkload, TwoThreadsOfGlooAreMatchedInTheOrderOfIssue) {
-  const Breakdown b = break_down(recorded_job("threads2"));
-  EXPECT_THAT(b.notes, testing::Not(says("disagree")));
-  // Two broadcasts, two sums of metrics and a bucket in each of four steps, all of both ranks.
-  EXPECT_EQ(b.collectives.size(), 4u * 5);
-  EXPECT_TRUE(b.buckets && b.buckets->matches_rule);
-}
-
-// ---- shapes; cases/layer_shapes.case has those of small networks ----
-
-TEST(LayerShapes, WithoutThemTheWorkloadSaysNothing) {
-  const Events events = in_steps(3, 1000, [](int, double at) {
-    return Events{kernel("ncclDevKernel_AllReduce_Sum_f32", at + 400, 100,
-                         collective("allreduce", 1000, 2), 9)};
-  });
-  const ImportedJob i = import_job(job_from(trace_of(0, 2, events)));
-  EXPECT_FALSE(i.workload.knows_shapes());
-  EXPECT_THAT(i.note_with("record_shapes"), HasSubstr("powersgd, acpsgd and kfac"));
 }
 
 }  // namespace

@@ -96,10 +96,7 @@ TEST(CompressionState, ResidualsOfOwnersSurviveOtherRanksAndAnExchangeWithoutOwn
   for (const char* text : {"efsignsgd", "topk(density=0.01)", "onebit"}) {
     const auto compressor = made(text);
     RanksOfTensor three(*compressor, text, true, 3, shape);
-    for (std::uint64_t step = 0; step < 4; ++step)
-      three.step(
-          {noise(30'000, 10 * step), noise(30'000, 10 * step + 1), noise(30'000, 10 * step + 2)},
-          static_cast<std::int64_t>(step));
+    for (std::int64_t step = 0; step < 4; ++step) three.step(noise_of_ranks(30'000, 3, step), step);
     const std::vector<double> owed = three.owed();
     double largest = 0;
     for (const double x : owed) largest = std::max(largest, std::abs(x));
@@ -157,11 +154,7 @@ TEST(CompressionState, EveryCodecGoesOnOnAnotherNumberOfRanks) {
     const auto compressor = made(name);
     if (compressor->rounds(shape).empty()) continue;
     RankGroup group(*compressor, shape, 3, keeps_residual(*compressor));
-    for (std::uint64_t step = 0; step < 4; ++step) {
-      std::vector<std::vector<float>> g;
-      for (std::uint64_t r = 0; r < 3; ++r) g.push_back(noise(n, 3 * step + r));
-      group.step(g, step);
-    }
+    for (std::uint64_t step = 0; step < 4; ++step) group.step(noise_of_ranks(n, 3, step), step);
     std::vector<CompressionState> parts;
     for (int r = 0; r < 3; ++r)
       parts.push_back(
@@ -211,10 +204,7 @@ TEST(TwoPhase, NothingIsLostBetweenWorkersAndServers) {
         const auto size = static_cast<std::size_t>(n);
         std::vector<double> balance(size), magnitude(size, 1);
         for (std::int64_t step = 0; step < 20; ++step) {
-          std::vector<std::vector<float>> gradients;
-          for (int r = 0; r < ranks; ++r)
-            gradients.push_back(noise(
-                size, random_key(static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(r))));
+          const auto gradients = noise_of_ranks(size, ranks, step);
           const std::vector<float> mean = group.step(gradients, step);
           const std::vector<double> pending = group.owed();
           for (std::size_t i = 0; i < size; ++i) {
@@ -238,9 +228,7 @@ TEST(TwoPhase, NothingIsLostBetweenWorkersAndServers) {
 TEST(TwoPhase, MajorityIsThatOfTheAllGather) {
   const auto compressor = make_compressor(doc::parse_component("signsgd"));
   for (const int ranks : {2, 3, 5}) {
-    std::vector<std::vector<float>> gradients;
-    for (int r = 0; r < ranks; ++r)
-      gradients.push_back(noise(20'003, static_cast<std::uint64_t>(r)));
+    const auto gradients = noise_of_ranks(20'003, ranks, 0);
     RankGroup gathered(*compressor, {20'003, 1}, ranks, false);
     RanksOfTensor two(*compressor, "signsgd", true, ranks, {20'003, 1});
     EXPECT_EQ(two.step(gradients, 0), gathered.step(gradients, 0));

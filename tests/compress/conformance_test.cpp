@@ -182,7 +182,7 @@ TEST_P(Conformance, APayloadIsThatOfASecondImplementation) {
       RankGroup one(*compressor_, {n, 1}, 1, compressor_->residual() == Residual::needed);
       if (one.rounds().empty()) continue;
       const std::vector<float> sent = one.step({input.values}, 0);
-      const auto twins = expected().sent(input.values, keys_of(0, 0), one.sent()[0][0].bytes());
+      const auto twins = expected().sent(input.values, keys_of(0, 0), one.sent()[0][0]);
       for (std::size_t i = 0; i < sent.size(); ++i)
         ASSERT_TRUE(twins[i].allows(sent[i]))
             << i << ": " << input.values[i] << " sent as " << sent[i] << ", not " << twins[i].lower
@@ -242,8 +242,9 @@ TEST_P(Conformance, StepsOfRanksAreThoseOfASecondImplementation) {
       }
       const SavedState before = group.codec(0).save();
       const std::vector<float> mean = group.step(gradients, step);
-      Given given{shape, gradients, residuals, {}, before, keys, step};
-      for (const Payload& payload : group.sent()[0]) given.payloads.push_back(payload.bytes());
+      const auto& sent = group.sent()[0];
+      const Given given{shape,  gradients, residuals, {sent.begin(), sent.end()},
+                        before, keys,      step};
       const Outcome outcome = twin(given);
       of_mean = std::max(of_mean, relative_difference(mean, outcome.mean, open));
       elements += mean.size();
@@ -327,10 +328,10 @@ TEST_P(Conformance, TheSameKeysGiveTheSameBytesAndSavedStateGoesOn) {
       for (std::uint64_t step = 0; step < 6; ++step) {
         if (step == 3) resumed.take(one);
         RankGroup& same = step < 3 ? other : resumed;
-        const std::vector<std::vector<float>> g = {noise(n, 2 * step), noise(n, 2 * step + 1)};
+        const auto g = noise_of_ranks(n, 2, step);
         for (RankGroup* group : {&one, &same}) group->follow_phases(step);
         EXPECT_EQ(one.step(g, step), same.step(g, step)) << step;
-        EXPECT_EQ(one.sent_bytes(), same.sent_bytes()) << step;
+        EXPECT_EQ(one.sent(), same.sent()) << step;
         for (int r = 0; r < 2; ++r) EXPECT_EQ(one.residual(r), same.residual(r));
       }
     }
@@ -527,7 +528,7 @@ TEST_P(Conformance, ADroppedStepLeavesNoTrace) {
   for (std::uint64_t step = 0; step < 5; ++step) {
     group.follow_phases(step);
     const std::vector<SavedState> before = {group.codec(0).save(), group.codec(1).save()};
-    const std::vector<std::vector<float>> g = {noise(n, 2 * step), noise(n, 2 * step + 1)};
+    const auto g = noise_of_ranks(n, 2, step);
     const auto residuals = std::vector{group.residual(0), group.residual(1)};
     group.step_without_end(g, step);
     for (int r = 0; r < 2; ++r) {
@@ -566,16 +567,14 @@ class DamagedPayloads : public Conformance {
 };
 
 Payload resized(const Payload& payload, std::size_t bytes) {
-  const std::vector<std::uint8_t> whole = payload.copy();
   Payload other(bytes);
-  for (std::size_t i = 0; i < bytes; ++i)
-    other.bytes()[i] = std::byte{i < whole.size() ? whole[i] : std::uint8_t{0}};
+  std::copy_n(payload.begin(), std::min(bytes, payload.size()), other.begin());
   return other;
 }
 
 TEST_P(DamagedPayloads, OfAnotherSizeAreRefused) {
   for_rounds({{33, 1}, {513, 3}, {9000, 90}}, [&](const Shape& shape, int phase, int round) {
-    const std::size_t size = encoded(shape, phase, round).arrived().back().bytes().size();
+    const std::size_t size = encoded(shape, phase, round).arrived().back().size();
     for (const std::size_t other : {std::size_t{0}, std::size_t{1}, std::size_t{3}, size / 2,
                                     size - 1, size + 1, size + 4, 2 * size}) {
       if (other == size) continue;
@@ -592,12 +591,12 @@ TEST_P(DamagedPayloads, OfAnotherSizeAreRefused) {
 /// Any flipped bit: InputError, or a decoded tensor; what is outside stays untouched (sanitizers).
 TEST_P(DamagedPayloads, WithFlippedBitsAreRefusedOrDecoded) {
   for_rounds({{33, 1}, {513, 3}}, [&](const Shape& shape, int phase, int round) {
-    const std::size_t bits = 8 * encoded(shape, phase, round).arrived()[0].bytes().size();
+    const std::size_t bits = 8 * encoded(shape, phase, round).arrived()[0].size();
     for (std::size_t trial = 0; trial < 200; ++trial) {
       RankGroup flipped = encoded(shape, phase, round);
       for (std::size_t f = 0; f < 1 + trial % 3; ++f) {
         const std::size_t bit = random_below(trial, f, bits);
-        flipped.arrived()[0].bytes()[bit / 8] ^= std::byte{1} << (bit % 8);
+        flipped.arrived()[0][bit / 8] ^= std::byte{1} << (bit % 8);
       }
       try {
         flipped.decode_on(0, round);

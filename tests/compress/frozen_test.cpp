@@ -105,7 +105,7 @@ std::string frozen_row(const Compressor& compressor, const Shape& shape, bool ke
       gradients.push_back(frozen_gradient(static_cast<std::size_t>(shape.elements), step, r));
     const std::vector<float> mean = group.step(gradients, step);
     for (const auto& round : group.sent())
-      for (const Payload& payload : round) payloads.add(payload.bytes());
+      for (const Payload& payload : round) payloads.add(payload);
     means.add(std::as_bytes(std::span(mean)));
     for (int r = 0; r < kRanks; ++r) {
       kept.add(std::as_bytes(std::span(group.residual(r))));

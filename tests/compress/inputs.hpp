@@ -25,6 +25,15 @@ inline std::vector<float> noise(std::size_t n, std::uint64_t key, float scale = 
   return all;
 }
 
+/// Of each rank in a step: no two are alike.
+template <class Step>
+std::vector<std::vector<float>> noise_of_ranks(std::size_t n, int ranks, Step step) {
+  std::vector<std::vector<float>> all;
+  const auto of_step = static_cast<std::uint64_t>(ranks) * static_cast<std::uint64_t>(step);
+  for (int r = 0; r < ranks; ++r) all.push_back(noise(n, of_step + static_cast<std::uint64_t>(r)));
+  return all;
+}
+
 inline double largest_magnitude(const std::vector<float>& values) {
   double largest = 0;
   for (const float v : values) largest = std::max(largest, std::abs(static_cast<double>(v)));

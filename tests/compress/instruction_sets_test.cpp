@@ -71,13 +71,12 @@ TEST(InstructionSets, PayloadsAreTheSame) {
     const bool keeps = compressor->residual() == Residual::needed;
     expect_equal_everywhere([&] {
       RankGroup two(*compressor, shape, 2, keeps);
-      std::vector<std::vector<std::uint8_t>> all;
+      std::vector<Payload> all;
       for (std::uint64_t step = 0; step < 3; ++step) {
-        const std::vector<float> mean =
-            two.step({noise(9000, 2 * step), noise(9000, 2 * step + 1)}, step);
-        for (const auto& payload : two.sent_bytes()) all.push_back(payload);
+        const std::vector<float> mean = two.step(noise_of_ranks(9000, 2, step), step);
+        for (const auto& round : two.sent()) all.insert(all.end(), round.begin(), round.end());
         const auto bytes = std::as_bytes(std::span(mean));
-        all.push_back(Payload(bytes).copy());
+        all.emplace_back(bytes.begin(), bytes.end());
       }
       return all;
     });

@@ -45,7 +45,7 @@ TEST(OneBitAdam, IsDenseBeforeItFreezes) {
     group.follow_phases(step);
     const std::vector<float> mean =
         group.step({std::vector<float>(100, 1.0f), std::vector<float>(100, 3.0f)}, step);
-    EXPECT_EQ(group.sent()[0][0].bytes().size(), step < 2 ? 400u : 20u);
+    EXPECT_EQ(group.sent()[0][0].size(), step < 2 ? 400u : 20u);
     EXPECT_EQ(group.rounds()[0].combine, step < 2 ? Combine::sum : Combine::gather);
     // Mean gradient 2; momentum 1, then 1.5; of equal elements: 0.75 + 0.5 and 0.75 + 1.5,
     // mean 1.75.

@@ -26,27 +26,8 @@ std::uint64_t many_steps(std::uint64_t steps);
 /// How far their means may be from the frozen ones, of the largest; 0: nothing differs, in any bit.
 double frozen_bound(const std::string& strategy);
 
-/// Of exactly its size on the heap: a sanitizer sees the first byte beyond.
-class Payload {
- public:
-  explicit Payload(std::size_t bytes) : data_(new std::byte[bytes]), size_(bytes) {
-    if (bytes) std::memset(data_.get(), 0xcd, bytes);
-  }
-  explicit Payload(std::span<const std::byte> bytes) : Payload(bytes.size()) {
-    if (size_) std::memcpy(data_.get(), bytes.data(), size_);
-  }
-  std::span<std::byte> bytes() { return {data_.get(), size_}; }
-  std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
-  std::vector<std::uint8_t> copy() const {
-    std::vector<std::uint8_t> all(size_);
-    if (size_) std::memcpy(all.data(), data_.get(), size_);
-    return all;
-  }
-
- private:
-  std::unique_ptr<std::byte[]> data_;
-  std::size_t size_;
-};
+/// Made with its size, never grown: a sanitizer sees the first byte beyond.
+using Payload = std::vector<std::byte>;
 
 inline Keys keys_of(std::uint64_t step, int rank, std::uint64_t seed = 7) {
   const std::uint64_t shared = random_key(random_key(seed, step), 1);
@@ -55,11 +36,11 @@ inline Keys keys_of(std::uint64_t step, int rank, std::uint64_t seed = 7) {
 
 /// The sum over ranks, in their order, as an all-reduce of `type` would make it.
 inline Payload summed(const std::vector<Payload>& payloads, DType type) {
-  Payload sum(payloads[0].bytes());
-  const auto elements = sum.bytes().size() / static_cast<std::size_t>(size_of(type));
+  Payload sum = payloads[0];
+  const auto elements = sum.size() / static_cast<std::size_t>(size_of(type));
   for (std::size_t r = 1; r < payloads.size(); ++r)
-    comm::reduce_into_scalar(sum.bytes().data(), sum.bytes().data(), payloads[r].bytes().data(),
-                             elements, type, comm::Reduce::sum);
+    comm::reduce_into_scalar(sum.data(), sum.data(), payloads[r].data(), elements, type,
+                             comm::Reduce::sum);
   return sum;
 }
 
@@ -129,22 +110,19 @@ class RankGroup {
     const Round& of = rounds_[static_cast<std::size_t>(round)];
     std::vector<Payload> payloads;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      Payload room(static_cast<std::size_t>(of.bytes));
+      Payload room(static_cast<std::size_t>(of.bytes), std::byte{0xcd});
       const std::size_t bytes = ranks_[r].codec->encode(
           round,
           {gradients[r], ranks_[r].residual, keys_of(step, static_cast<int>(r)),
            static_cast<int>(ranks_.size()), phase_},
-          room.bytes());
-      EXPECT_LE(bytes, room.bytes().size());
-      EXPECT_TRUE(of.is_bound || bytes == room.bytes().size()) << bytes;
-      payloads.emplace_back(room.bytes().first(bytes));
+          room);
+      EXPECT_LE(bytes, room.size());
+      EXPECT_TRUE(of.is_bound || bytes == room.size()) << bytes;
+      payloads.emplace_back(room.begin(), room.begin() + static_cast<std::ptrdiff_t>(bytes));
     }
     sent_.push_back(std::move(payloads));
-    arrived_.clear();
-    if (of.combine == Combine::sum)
-      arrived_.push_back(summed(sent_.back(), of.dtype));
-    else
-      for (const Payload& payload : sent_.back()) arrived_.emplace_back(payload.bytes());
+    arrived_ = of.combine == Combine::sum ? std::vector<Payload>{summed(sent_.back(), of.dtype)}
+                                          : sent_.back();
   }
 
   /// Of what encode() sent last; means are written in the last round.
@@ -158,8 +136,7 @@ class RankGroup {
   }
 
   void decode_on(int rank, int round) {
-    std::vector<std::span<const std::byte>> spans;
-    for (const Payload& payload : arrived_) spans.push_back(payload.bytes());
+    const std::vector<std::span<const std::byte>> spans(arrived_.begin(), arrived_.end());
     std::vector<float>& own = ranks_[static_cast<std::size_t>(rank)].mean;
     std::fill(own.begin(), own.end(), 42.0f);
     codec(rank).decode(round, {spans, static_cast<int>(ranks_.size())},
@@ -171,13 +148,6 @@ class RankGroup {
   const std::vector<std::vector<Payload>>& sent() const { return sent_; }
   /// What decode() has of encode(): all ranks' payloads, or their sum. A test may damage it.
   std::vector<Payload>& arrived() { return arrived_; }
-  /// The payloads of all rounds and ranks.
-  std::vector<std::vector<std::uint8_t>> sent_bytes() const {
-    std::vector<std::vector<std::uint8_t>> all;
-    for (const auto& round : sent_)
-      for (const Payload& payload : round) all.push_back(payload.copy());
-    return all;
-  }
   const std::vector<float>& mean(int rank) const {
     return ranks_[static_cast<std::size_t>(rank)].mean;
   }

@@ -20,26 +20,25 @@ namespace {
 
 using oracle::Indices;
 
-std::uint32_t word(const std::vector<std::uint8_t>& bytes, std::size_t i) {
+std::uint32_t word(const Payload& bytes, std::size_t i) {
   std::uint32_t value;
   std::memcpy(&value, bytes.data() + 4 * i, 4);
   return value;
 }
 
 /// Indices of a payload of k entries, or of one with its count in front.
-Indices sent_indices(const std::vector<std::uint8_t>& payload, bool has_count) {
+Indices sent_indices(const Payload& payload, bool has_count) {
   const std::size_t words = payload.size() / 4 - has_count;
   Indices all;
   for (std::size_t i = words / 2; i < words; ++i) all.push_back(word(payload, i + has_count));
   return all;
 }
 
-/// What one rank sends of `v` in step 0.
-std::vector<std::uint8_t> payload_of(const Compressor& compressor, const std::vector<float>& v,
-                                     std::uint64_t step = 0) {
+/// What one rank sends of `v` in a first step.
+Payload payload_of(const Compressor& compressor, const std::vector<float>& v) {
   RankGroup one(compressor, {static_cast<std::int64_t>(v.size()), 1}, 1, true);
-  one.step({v}, step);
-  return one.sent()[0][0].copy();
+  one.step({v}, 0);
+  return one.sent()[0][0];
 }
 
 /// Sizes around that of the sample, densities from one element to a third, all inputs.
@@ -123,7 +122,7 @@ TEST(SelectionByThreshold, HoldsItsDensityWhenTheScaleChanges) {
         const float scale = step < 80 ? 1.0f : step < 160 ? 5.0f : 0.1f;
         std::vector<float> v = noise(kElements, step, scale);
         one.step({v}, step);
-        const double sent = word(one.sent()[0][0].copy(), 0);
+        const double sent = word(one.sent()[0][0], 0);
         ASSERT_GE(sent, 0.5 * k - 1) << method << ", " << density << ", step " << step;
         ASSERT_LE(sent, 2.0 * k + 1) << method << ", " << density << ", step " << step;
       }
@@ -142,15 +141,15 @@ TEST(Threshold, DenseAndSparseRanksMeet) {
 /// Codes of Strom's form: 0x55 is four zeros; element i in bits 2 i; bits behind the end are zero.
 TEST(Threshold, TwoBitCodes) {
   const auto compressor = made("threshold(tau=1,form=two-bit)");
-  EXPECT_EQ(payload_of(*compressor, std::vector<float>(16)),
-            (std::vector<std::uint8_t>{0x55, 0x55, 0x55, 0x55}));
+  EXPECT_EQ(payload_of(*compressor, std::vector<float>(16)), Payload(4, std::byte{0x55}));
   EXPECT_EQ(payload_of(*compressor, {1, -1, 0.99f, -0.0f, 5, -5, 0}),
-            (std::vector<std::uint8_t>{0b01010010, 0b00010010, 0, 0}));
+            (Payload{std::byte{0b01010010}, std::byte{0b00010010}, {}, {}}));
   for (const EdgeInput& input : edge_inputs(1009, 4)) {
     const auto payload = payload_of(*compressor, input.values);
     for (std::size_t i = 0; i < input.values.size(); ++i) {
       const int code = input.values[i] >= 1 ? 2 : input.values[i] <= -1 ? 0 : 1;
-      ASSERT_EQ(payload[i / 4] >> 2 * (i % 4) & 3, code) << input.name << " " << i;
+      ASSERT_EQ(std::to_integer<int>(payload[i / 4]) >> 2 * (i % 4) & 3, code)
+          << input.name << " " << i;
     }
   }
 }
@@ -166,7 +165,7 @@ TEST(TailFit, InverseOfTheIncompleteGammaFunction) {
 
 /// Everything safely beyond the twin's threshold is sent, nothing safely below: 1e-6 covers the
 /// rounding of the threshold to f32 and sums in another order.
-void expect_cut_at(const std::vector<float>& v, double tau, const std::vector<std::uint8_t>& sent) {
+void expect_cut_at(const std::vector<float>& v, double tau, const Payload& sent) {
   EXPECT_THAT(sent_indices(sent, true), testing::IsSubsetOf(oracle::at_least(v, tau * (1 - 1e-6))));
   EXPECT_THAT(oracle::at_least(v, tau * (1 + 1e-6)), testing::IsSubsetOf(sent_indices(sent, true)));
 }
@@ -188,7 +187,7 @@ TEST(Sidco, ThresholdEqualsASecondImplementation) {
       return oracle::sidco_threshold(v, 0.04, stages, first, tail);
     };
     const std::size_t capacity = 156;
-    const auto check = [&](double tau, const std::vector<std::uint8_t>& payload) {
+    const auto check = [&](double tau, const Payload& payload) {
       if (oracle::at_least(v, tau).size() <= capacity)
         expect_cut_at(v, tau, payload);
       else
@@ -329,7 +328,7 @@ TEST(Dgc, APhaseSendsItsDensity) {
   const auto sent_in = [&](int phase) {
     one.set_phase(phase);
     one.step({noise(5000, static_cast<std::uint64_t>(phase + 1))}, 0);
-    return word(one.sent()[0][0].copy(), 0);
+    return word(one.sent()[0][0], 0);
   };
   EXPECT_NEAR(sent_in(0), 1250, 250);
   EXPECT_NEAR(sent_in(1), 312, 62);

@@ -14,10 +14,6 @@
 namespace linerate::compress {
 namespace {
 
-void multiply(std::span<float> factor, float by) {
-  for (float& x : factor) x *= by;
-}
-
 double length_of(std::span<const float> vector) {
   const std::vector<double> wide(vector.begin(), vector.end());
   return std::sqrt(dot(wide, wide));
@@ -25,70 +21,57 @@ double length_of(std::span<const float> vector) {
 
 }  // namespace
 
-void HostOps::LowRank::begin(const std::vector<FactorSize*>& sizes) {
-  tensors_.clear();
-  for (const FactorSize* const size : sizes)
-    tensors_.push_back({*size,
-                        {std::vector<float>(to_index(size->rank * size->rows)),
-                         std::vector<float>(to_index(size->rank * size->columns))}});
+void HostOps::LowRank::begin(FactorSize& size) {
+  size_ = size;
+  factor_ = {std::vector<float>(to_index(size.rank * size.rows)),
+             std::vector<float>(to_index(size.rank * size.columns))};
 }
 
-void HostOps::LowRank::take(Side side, const std::vector<KeptValues*>& kept) {
-  for (std::size_t t = 0; t < kept.size(); ++t) tensors_[t].factor[side] = kept[t]->now();
-}
-void HostOps::LowRank::leave(Side side, const std::vector<KeptValues*>& kept) {
-  for (std::size_t t = 0; t < kept.size(); ++t) kept[t]->next() = tensors_[t].factor[side];
+void HostOps::LowRank::take(Side side, KeptValues& kept) { factor_[side] = kept.now(); }
+void HostOps::LowRank::leave(Side side, KeptValues& kept) { kept.next() = factor_[side]; }
+
+std::span<float> HostOps::LowRank::vector_of(Side side, std::size_t j) {
+  const std::size_t n = factor_[side].size() / to_index(size_.rank);
+  return std::span(factor_[side]).subspan(j * n, n);
 }
 
 /// A length of zero or infinity is no direction, so the vector is drawn from the stream that all
 /// ranks share. All ranks had the same factor, so all draw the same vectors anew.
-void HostOps::LowRank::make_unit(Side side, const Sending& tensors) {
-  for (std::size_t t = 0; t < tensors_.size(); ++t) {
-    std::vector<float>& factor = tensors_[t].factor[side];
-    const auto rank = to_index(tensors_[t].size.rank);
-    const std::size_t n = factor.size() / rank;
-    tensors_[t].stream = tensors.items[t].input.keys.shared;
-    for (std::size_t j = 0; j < rank; ++j) {
-      const auto vector = std::span(factor).subspan(j * n, n);
-      double length = length_of(vector);
-      if (!(length > 0 && std::isfinite(length))) {
-        fill_random(tensors_[t].stream, j, vector);
-        length = length_of(vector);
-      }
-      for (float& x : vector) x = static_cast<float>(x / length);
+void HostOps::LowRank::make_unit(Side side, const Sending& tensor) {
+  stream_ = tensor.keys.shared;
+  for (std::size_t j = 0; j < to_index(size_.rank); ++j) {
+    const std::span<float> own = vector_of(side, j);
+    double length = length_of(own);
+    if (!(length > 0 && std::isfinite(length))) {
+      fill_random(stream_, j, own);
+      length = length_of(own);
     }
+    for (float& x : own) x = static_cast<float>(x / length);
   }
 }
 
 void HostOps::LowRank::orthonormalise(Side side) {
-  for (OfTensor& one : tensors_)
-    one.vanished = compress::orthonormalise(one.factor[side], to_index(one.size.rank));
+  vanished_ = compress::orthonormalise(factor_[side], to_index(size_.rank));
 }
 void HostOps::LowRank::redraw_vanished(Side side) {
-  for (OfTensor& one : tensors_) {
-    const auto rank = to_index(one.size.rank);
-    const std::size_t n = one.factor[side].size() / rank;
-    for (const std::size_t j : one.vanished)
-      fill_random(one.stream, rank + j, std::span(one.factor[side]).subspan(j * n, n));
-  }
+  for (const std::size_t j : vanished_)
+    fill_random(stream_, to_index(size_.rank) + j, vector_of(side, j));
 }
-void HostOps::LowRank::orthonormalise_fresh(Side side, const Sending& tensors) {
-  for (std::size_t t = 0; t < tensors_.size(); ++t)
-    compress::orthonormalise_fresh(tensors_[t].factor[side], to_index(tensors_[t].size.rank),
-                                   tensors.items[t].input.keys.shared);
+void HostOps::LowRank::orthonormalise_fresh(Side side, const Sending& tensor) {
+  compress::orthonormalise_fresh(factor_[side], to_index(size_.rank), tensor.keys.shared);
 }
 
 /// The factor that stays is scaled down by a power of two before the product, so that sums over
 /// ranks stay finite. It is then scaled up by the same power. So the product of both factors is as
 /// if nothing had been scaled, to the bit, except at the ends of the range of f32.
-void HostOps::LowRank::send(OfTensor& factors, const Input& input, const FactorPass& pass) {
-  std::vector<float>& fixed = factors.factor[other(pass.sent)];
-  auto& [left, right] = factors.factor;
-  const auto rows = to_index(factors.size.rows), columns = to_index(factors.size.columns);
-  const float scale = headroom(input.ranks, fixed.size() / to_index(factors.size.rank));
+void HostOps::LowRank::multiply(const Input& input, const FactorPass& pass) {
+  std::vector<float>& fixed = factor_[other(pass.sent)];
+  auto& [left, right] = factor_;
+  const auto rows = to_index(size_.rows), columns = to_index(size_.columns);
+  const float scale = headroom(input.ranks, fixed.size() / to_index(size_.rank));
   std::vector<float> scaled = fixed;
-  multiply(scaled, scale);
-  multiply(fixed, 1 / scale);
+  for (float& x : scaled) x *= scale;
+  for (float& x : fixed) x *= 1 / scale;
   const auto keep_rest = [&](std::size_t first, std::size_t count) {
     if (!pass.keeps_rest || input.residual.empty()) return;
     subtract_product(left.data() + first, rows, right, count, columns,
@@ -114,36 +97,24 @@ void HostOps::LowRank::send(OfTensor& factors, const Input& input, const FactorP
   keep_rest(0, rows);
 }
 
-void HostOps::LowRank::send(const Sending& tensors, const FactorPass& pass) {
-  for (std::size_t t = 0; t < tensors_.size(); ++t) {
-    auto& [input, payload, sent] = tensors.items[t];
-    send(tensors_[t], input, pass);
-    const std::vector<float>& factor = tensors_[t].factor[pass.sent];
-    sent = 4 * factor.size();
-    std::memcpy(payload.data(), factor.data(), sent);
-  }
+void HostOps::LowRank::send(const Sending& tensor, const FactorPass& pass) {
+  multiply(tensor, pass);
+  const auto factor = std::as_bytes(std::span(factor_[pass.sent]));
+  std::copy(factor.begin(), factor.end(), tensor.payload.begin());
+  tensor.sent = factor.size();
 }
 
-void HostOps::LowRank::receive(Side side, const Arriving& tensors, std::string_view method,
+void HostOps::LowRank::receive(Side side, const Arriving& tensor, std::string_view method,
                                Taken taken) {
-  for (std::size_t t = 0; t < tensors_.size(); ++t) {
-    const Arrived& arrived = tensors.items[t].arrived;
-    std::vector<float>& factor = tensors_[t].factor[side];
-    if (taken == Taken::mean) {
-      read_mean(arrived, factor, method);
-      continue;
-    }
-    check_sum(arrived, 4 * factor.size(), method);
-    std::memcpy(factor.data(), arrived.payloads[0].data(), 4 * factor.size());
-  }
+  std::vector<float>& factor = factor_[side];
+  if (taken == Taken::mean) return read_mean(tensor, factor, method);
+  check_sum(tensor, 4 * factor.size(), method);
+  std::memcpy(factor.data(), tensor.payloads[0].data(), 4 * factor.size());
 }
 
-void HostOps::LowRank::write_products(const Arriving& tensors) {
-  for (std::size_t t = 0; t < tensors_.size(); ++t) {
-    const OfTensor& one = tensors_[t];
-    write_product(one.factor.left, one.factor.right, to_index(one.size.rows),
-                  to_index(one.size.columns), tensors.items[t].mean.data());
-  }
+void HostOps::LowRank::write_products(const Arriving& tensor) {
+  write_product(factor_.left, factor_.right, to_index(size_.rows), to_index(size_.columns),
+                tensor.mean.data());
 }
 
 // Powers of two on the host, for `natural`, a block of elements at a time. A block of the decoder
@@ -190,26 +161,22 @@ bool add_block(PowerFormat format, std::span<const std::byte> payload, std::size
 
 }  // namespace
 
-void HostOps::send(const Sending& tensors, PowerFormat format) {
-  for (auto& [input, payload, sent] : tensors.items) {
-    const std::size_t n = input.gradient.size();
-    send_powers(input, format, payload);
-    sent = to_index(bytes_of(format, static_cast<std::int64_t>(n)));
-    zero_from(payload.first(sent), used_bytes(format, n));
-  }
+void HostOps::send(const Sending& tensor, PowerFormat format) {
+  const std::size_t n = tensor.elements();
+  send_powers(tensor, format, tensor.payload);
+  tensor.sent = to_index(bytes_of(format, static_cast<std::int64_t>(n)));
+  zero_from(tensor.payload.first(tensor.sent), used_bytes(format, n));
 }
-HostOps::Damage HostOps::receive(const Arriving& tensors, PowerFormat format) {
-  for (const auto& [arrived, mean] : tensors.items) {
-    const auto& payloads = arrived.payloads;
-    check_gathered(arrived, to_index(bytes_of(format, std::ssize(mean))), "natural");
-    for (std::size_t p = 0; p < payloads.size(); ++p)
-      check_zero_from(payloads[p], used_bytes(format, mean.size()), "natural", p);
-    compress::average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
-      if (!add_block(format, payloads[p], first, out))
-        refuse_payload("natural", p, "an exponent that is none");
-    });
-  }
-  return {};
+void HostOps::receive(const Arriving& tensor, PowerFormat format) {
+  const std::span<float> mean = tensor.mean;
+  const auto& payloads = tensor.payloads;
+  check_gathered(tensor, to_index(bytes_of(format, std::ssize(mean))), "natural");
+  for (std::size_t p = 0; p < payloads.size(); ++p)
+    check_zero_from(payloads[p], used_bytes(format, mean.size()), "natural", p);
+  compress::average(tensor, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
+    if (!add_block(format, payloads[p], first, out))
+      refuse_payload("natural", p, "an exponent that is none");
+  });
 }
 
 }  // namespace linerate::compress

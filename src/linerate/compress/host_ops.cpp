@@ -14,30 +14,23 @@
 
 namespace linerate::compress {
 
-void HostOps::narrow(const Sending& tensors, DType half, float share) {
-  for (auto& [input, payload, sent] : tensors.items) {
-    narrow_scaled(input.gradient, share, half, payload.data());
-    sent = 2 * input.gradient.size();
-  }
+void HostOps::narrow(const Sending& tensor, DType half, float share) {
+  narrow_scaled(tensor.gradient, share, half, tensor.payload.data());
+  tensor.sent = 2 * tensor.elements();
 }
 
-HostOps::Flag HostOps::narrow_and_keep(const Sending& tensors, DType half, const HalfScale& scale) {
-  float largest = 0;
-  for (auto& [input, payload, sent] : tensors.items) {
-    largest = std::max(largest, compress::narrow_and_keep(input.gradient, input.residual, scale,
-                                                          half, payload.data()));
-    sent = 2 * input.gradient.size();
-  }
-  return largest > scale.limit;
+HostOps::Flag HostOps::narrow_and_keep(const Sending& tensor, DType half, const HalfScale& scale) {
+  tensor.sent = 2 * tensor.elements();
+  return compress::narrow_and_keep(tensor.gradient, tensor.residual, scale, half,
+                                   tensor.payload.data()) > scale.limit;
 }
 
-void HostOps::widen(const Arriving& tensors, DType half, float by) {
-  for (const auto& [arrived, mean] : tensors.items) {
-    check_sum(arrived, 2 * mean.size(), name_of(half));
-    cast(arrived.payloads[0].data(), half, mean.data(), DType::f32, mean.size());
-    if (by == 1) continue;
-    for (float& value : mean) value *= by;
-  }
+void HostOps::widen(const Arriving& tensor, DType half, float by) {
+  const std::span<float> mean = tensor.mean;
+  check_sum(tensor, 2 * mean.size(), name_of(half));
+  cast(tensor.payloads[0].data(), half, mean.data(), DType::f32, mean.size());
+  if (by == 1) return;
+  for (float& value : mean) value *= by;
 }
 
 // Grids on the host, for qsgd, maxmin and ternary codes. For each block of elements the encoder
@@ -188,14 +181,11 @@ class GridCoder {
 
 }  // namespace
 
-void HostOps::send(const Sending& tensors, const GridFormat& format) {
-  for (auto& [input, payload, sent] : tensors.items)
-    sent = GridCoder(format, input.gradient.size()).encode(input, payload);
+void HostOps::send(const Sending& tensor, const GridFormat& format) {
+  tensor.sent = GridCoder(format, tensor.elements()).encode(tensor, tensor.payload);
 }
-HostOps::Damage HostOps::receive(const Arriving& tensors, const GridFormat& format) {
-  for (const auto& [arrived, mean] : tensors.items)
-    GridCoder(format, mean.size()).decode(arrived, mean);
-  return {};
+void HostOps::receive(const Arriving& tensor, const GridFormat& format) {
+  GridCoder(format, tensor.mean.size()).decode(tensor, tensor.mean);
 }
 
 // Writes and reads payloads of entries (payload.hpp) in memory of the host. The methods that
@@ -223,45 +213,35 @@ std::size_t write_all(const Input& input, std::span<std::byte> payload) {
 
 }  // namespace
 
-void HostOps::send_entries(const Sending& tensors, const Chosen& chosen,
-                           const EntryFormat& format) {
-  for (std::size_t t = 0; t < chosen.size(); ++t) {
-    auto& [input, payload, sent] = tensors.items[t];
-    const Selection& entries = chosen[t]->sent;
-    if (chosen[t]->is_all) {
-      sent = write_all(input, payload);
-      continue;
-    }
-    clear_sent(entries, input.residual);
-    sent = write_entries(entries, format.is_counted, payload);
-  }
+void HostOps::send_entries(const Sending& tensor, const Chosen& chosen, const EntryFormat& format) {
+  if (!chosen.is_all) clear_sent(chosen.sent, tensor.residual);
+  tensor.sent = chosen.is_all ? write_all(tensor, tensor.payload)
+                              : write_entries(chosen.sent, format.is_counted, tensor.payload);
 }
 
 /// Payloads that have all values are given indices, so that all ranks are averaged in one way.
 /// `indices` only grows, and only for such payloads. A vector's memory may move when it grows, but
 /// each payload with all values has the same number of elements, so that it grows once.
-HostOps::Damage HostOps::average_entries(const Arriving& tensors, const EntryFormat& format) {
-  for (const auto& [arrived, mean] : tensors.items) {
-    check_one_a_rank(arrived, format.method);
-    const std::size_t n = mean.size();
-    const std::size_t most = to_index(format.most_of(static_cast<std::int64_t>(n)));
-    std::vector<std::uint32_t> indices;
-    std::vector<Entries> ranks;
-    for (std::size_t r = 0; r < arrived.payloads.size(); ++r) {
-      const auto& payload = arrived.payloads[r];
-      if (!format.may_be_all || !is_all(payload)) {
-        ranks.push_back(read_entries(payload, most, format.is_counted, format.method, r));
-        continue;
-      }
-      if (const std::size_t expected = kCountBytes + 4 * n; payload.size() != expected)
-        refuse_payload(format.method, r,
-                       fmt::format("expected {} bytes, found {}", expected, payload.size()));
-      for (auto i = static_cast<std::uint32_t>(indices.size()); i < n; ++i) indices.push_back(i);
-      ranks.push_back({payload.subspan(kCountBytes), std::as_bytes(std::span(indices)), n});
+void HostOps::average_entries(const Arriving& tensor, const EntryFormat& format) {
+  const std::span<float> mean = tensor.mean;
+  check_one_a_rank(tensor, format.method);
+  const std::size_t n = mean.size();
+  const std::size_t most = to_index(format.most_of(static_cast<std::int64_t>(n)));
+  std::vector<std::uint32_t> indices;
+  std::vector<Entries> ranks;
+  for (std::size_t r = 0; r < tensor.payloads.size(); ++r) {
+    const auto& payload = tensor.payloads[r];
+    if (!format.may_be_all || !is_all(payload)) {
+      ranks.push_back(read_entries(payload, most, format.is_counted, format.method, r));
+      continue;
     }
-    compress::average_entries(ranks, arrived, mean, format.method);
+    if (const std::size_t expected = kCountBytes + 4 * n; payload.size() != expected)
+      refuse_payload(format.method, r,
+                     fmt::format("expected {} bytes, found {}", expected, payload.size()));
+    for (auto i = static_cast<std::uint32_t>(indices.size()); i < n; ++i) indices.push_back(i);
+    ranks.push_back({payload.subspan(kCountBytes), std::as_bytes(std::span(indices)), n});
   }
-  return {};
+  compress::average_entries(ranks, tensor, mean, format.method);
 }
 
 }  // namespace linerate::compress

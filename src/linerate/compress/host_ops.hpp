@@ -2,8 +2,8 @@
 // codec is written once, as a template over a back end. It is instantiated with this one and with
 // that of tensors on a device (docs/compression.md, "Codecs once").
 //
-// The functions take all tensors of a bucket in one call, because a device would else start a
-// kernel for each tensor. On the host they are loops over the tensors.
+// A call of this one has a single tensor. A call of the other has all tensors of a bucket, because
+// a device would else start a kernel for each tensor.
 #pragma once
 
 #include <cstddef>
@@ -28,44 +28,34 @@ struct ChunkCall;
 
 struct HostOps {
   class Codec;
-  using Room = std::vector<float>;                     // what a codec works in
-  using Flag = bool;                                   // an answer about values
-  struct Damage {};                                    // of what arrived: it is thrown
-  using Values = std::vector<std::span<const float>>;  // by tensor
-  using KeptValues = Kept<std::vector<float>>;         // of one tensor, from step to step
-  using KeptNumber = Kept<float>;                      // the same, one number
+  template <class T>
+  using OfAll = T&;                             // what the codec of a call's tensor has
+  using Room = std::vector<float>;              // what a codec works in
+  using Flag = bool;                            // an answer about values
+  struct Damage {};                             // of what arrived: it is thrown
+  using Values = std::span<const float>;        // of a call's tensor
+  using KeptValues = Kept<std::vector<float>>;  // of one tensor, from step to step
+  using KeptNumber = Kept<float>;               // the same, one number
 
   /// The arguments that a codec is made with.
   struct Making {
     Shape shape;
   };
-  /// Tensors of a bucket on their way into payloads.
-  struct Sending {
-    struct Item {
-      const Input& input;
-      std::span<std::byte> payload;
-      std::size_t sent = 0;  // bytes of it
-    };
-    std::span<Item> items;
-    std::vector<Codec*> codecs;
+  /// A tensor on its way into a payload.
+  struct Sending : Input {
+    std::span<std::byte> payload;
+    std::size_t& sent;  // bytes of it, written
+    Codec* codec;
 
-    int ranks() const { return items.front().input.ranks; }
-    std::optional<float> loss_scale() const { return items.front().input.loss_scale; }
-    int phase_of_step() const { return items.front().input.phase; }
-    bool keeps_residual() const { return !items.front().input.residual.empty(); }
+    std::size_t elements() const { return gradient.size(); }
+    bool keeps_residual() const { return !residual.empty(); }
   };
-  /// Payloads of a bucket's tensors on their way into means.
-  struct Arriving {
-    struct Item {
-      const Arrived& arrived;
-      std::span<float> mean;
-    };
-    std::span<const Item> items;
-    std::vector<Codec*> codecs;
+  /// The payloads of a tensor on their way into its mean.
+  struct Arriving : Arrived {
+    std::span<float> mean;
+    Codec* codec;
   };
 
-  /// A codec that codes many tensors in a call. A call of compress::Codec's functions is one with a
-  /// single tensor.
   class Codec : public compress::Codec {
    public:
     explicit Codec(const Making&) {}
@@ -75,18 +65,14 @@ struct HostOps {
     virtual Flag is_beyond() const { return false; }
 
     std::size_t encode(int round, const Input& input, std::span<std::byte> payload) final {
-      Sending::Item one{input, payload};
-      encode_all(round, {{&one, 1}, {this}});
-      return one.sent;
+      std::size_t sent = 0;
+      encode_all(round, {input, payload, sent, this});
+      return sent;
     }
     void decode(int round, const Arrived& arrived, std::span<float> mean) final {
-      const Arriving::Item one{arrived, mean};
-      decode_all(round, {{&one, 1}, {this}});
+      decode_all(round, {arrived, mean, this});
     }
     bool overflowed() const final { return is_beyond(); }
-
-   protected:
-    void note_damage(Damage) {}
   };
 
   static KeptValues kept_zeros(const Making&, std::int64_t elements) {
@@ -104,8 +90,7 @@ struct HostOps {
     bool is_all = false;        // the tensor, whatever is in `sent`
     std::vector<float> sample;  // to choose by
   };
-  using Rooms = std::vector<Picking*>;  // by tensor
-  using Chosen = Rooms;
+  using Chosen = Picking&;
   using Drawn = std::vector<std::uint32_t>;
 
   class LowRank;
@@ -124,21 +109,20 @@ struct HostOps {
 #include "linerate/compress/ops-inl.hpp"
 };
 
-/// Both factors of each matrix of a bucket, in a step.
+/// Both factors of a matrix, in a step.
 class HostOps::LowRank {
  public:
 #include "linerate/compress/low_rank_ops-inl.hpp"
 
  private:
-  struct OfTensor {
-    FactorSize size;
-    BySide<std::vector<float>> factor;
-    std::uint64_t stream = 0;
-    std::vector<std::size_t> vanished = {};
-  };
-  void send(OfTensor& factors, const Input& input, const FactorPass& pass);
+  /// Vector j of a factor.
+  std::span<float> vector_of(Side side, std::size_t j);
+  void multiply(const Input& input, const FactorPass& pass);
 
-  std::vector<OfTensor> tensors_;
+  FactorSize size_;
+  BySide<std::vector<float>> factor_;
+  std::uint64_t stream_ = 0;
+  std::vector<std::size_t> vanished_;
 };
 
 }  // namespace linerate::compress

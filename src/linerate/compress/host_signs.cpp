@@ -118,147 +118,108 @@ struct SignPlaces {
   std::size_t n, block, bytes, words_at;
 };
 
-void send_scaled(std::span<const float> x, std::span<float> residual, const SignFormat& format,
-                 const SignPlaces& places, std::span<std::byte> payload) {
-  for (std::size_t first = 0; first < places.n; first += places.block) {
-    const std::size_t count = std::min(places.block, places.n - first);
-    const auto values = x.subspan(first, count);
-    std::byte* words = payload.data() + places.words_at + first / 8;
-    const auto rest = part_if_any(residual, first, count);
-    const SignSums sums = pack_signs(values, rest, format.rule, words);
-    const SignLevels levels = levels_of(format.rule, sums, count);
-    places.write(first, levels, payload);
-    if (!rest.empty()) unpack_signs(words, levels, Unpack::subtract, rest);
-  }
-}
-
 }  // namespace
 
-HostOps::Values HostOps::gradients(const Sending& tensors) {
-  Values all;
-  for (const Sending::Item& item : tensors.items) all.push_back(item.input.gradient);
-  return all;
+HostOps::Values HostOps::gradients(const Sending& tensor) { return tensor.gradient; }
+HostOps::Values HostOps::means(const Arriving& tensor) { return tensor.mean; }
+
+HostOps::Values HostOps::average(KeptValues& kept, const Values& x, double beta) {
+  return averaged(kept, kept.next(), x, beta);
 }
 
-HostOps::Values HostOps::means(const Arriving& tensors) {
-  Values all;
-  for (const Arriving::Item& item : tensors.items) all.push_back(item.mean);
-  return all;
-}
-
-HostOps::Values HostOps::average(const std::vector<KeptValues*>& kept, const Values& x,
-                                 double beta) {
-  std::vector<Room*> nexts;
-  for (KeptValues* const one : kept) nexts.push_back(&one->next());
-  return averaged(kept, nexts, x, beta);
-}
-
-HostOps::Values HostOps::averaged(const std::vector<KeptValues*>& kept,
-                                  const std::vector<Room*>& rooms, const Values& x, double beta) {
+HostOps::Values HostOps::averaged(KeptValues& kept, Room& room, const Values& x, double beta) {
   const auto keep = static_cast<float>(beta), take = static_cast<float>(1 - beta);
-  Values all;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const std::vector<float>& m = kept[i]->now();
-    rooms[i]->resize(x[i].size());
-    std::transform(m.begin(), m.end(), x[i].begin(), rooms[i]->begin(),
-                   [&](float was, float is) { return keep * was + take * is; });
-    all.emplace_back(*rooms[i]);
+  const std::vector<float>& m = kept.now();
+  room.resize(x.size());
+  std::transform(m.begin(), m.end(), x.begin(), room.begin(),
+                 [&](float was, float is) { return keep * was + take * is; });
+  return room;
+}
+
+void HostOps::keep(KeptValues& kept, const Values& values) {
+  std::copy(values.begin(), values.end(), kept.next().begin());
+}
+
+void HostOps::send(const Sending& tensor, const DenseFormat&) {
+  const std::span<float> residual = tensor.residual;
+  for (std::size_t i = 0; i < tensor.elements(); ++i) {
+    const float kept = residual.empty() ? 0 : residual[i];
+    write_at(tensor.payload, 4 * i, tensor.gradient[i] + kept);
   }
-  return all;
+  std::fill(residual.begin(), residual.end(), 0.0f);
+  tensor.sent = 4 * tensor.elements();
 }
 
-void HostOps::keep(const std::vector<KeptValues*>& kept, const Values& values) {
-  for (std::size_t i = 0; i < values.size(); ++i)
-    std::copy(values[i].begin(), values[i].end(), kept[i]->next().begin());
+void HostOps::receive(const Arriving& tensor, const DenseFormat&) {
+  const auto& payloads = tensor.payloads;
+  const auto check = payloads.size() == 1 ? check_sum : check_gathered;
+  check(tensor, tensor.mean.size_bytes(), "dense");
+  compress::average(tensor, tensor.mean,
+                    [&](std::size_t p, std::size_t first, std::span<float> out) {
+                      for (std::size_t i = 0; i < out.size(); ++i)
+                        out[i] += read_at<float>(payloads[p], 4 * (first + i));
+                    });
 }
 
-void HostOps::send_values(const Sending& tensors) {
-  for (auto& [input, payload, sent] : tensors.items) {
-    for (std::size_t i = 0; i < input.gradient.size(); ++i) {
-      const float kept = input.residual.empty() ? 0 : input.residual[i];
-      write_at(payload, 4 * i, input.gradient[i] + kept);
+void HostOps::read_finite_means(const Arriving& tensor, std::string_view method) {
+  read_mean(tensor, tensor.mean, method);
+  if (!all_finite(tensor.mean))
+    throw InputError(std::string(method) + ": the sum of gradients is not finite");
+}
+
+void HostOps::send_signs(const Sending& tensor, const Values& values) {
+  pack_signs(values, {}, LevelRule::none, tensor.payload.data());
+  tensor.sent = sign_bytes(values.size());
+}
+
+void HostOps::vote(const Arriving& tensor, std::string_view method) {
+  const std::span<float> mean = tensor.mean;
+  const auto ranks = to_index(tensor.ranks);
+  check_gathered(tensor, sign_bytes(mean.size()), method);
+  for (std::size_t p = 0; p < ranks; ++p)
+    if (!has_clean_tail(tensor.payloads[p].data(), mean.size()))
+      refuse_payload(method, p, "bits after the last element");
+  Tally tally(ranks);
+  BlockWords votes;
+  for (std::size_t first = 0; first < mean.size(); first += kDecodeBlock) {
+    const auto out = mean.subspan(first, std::min(kDecodeBlock, mean.size() - first));
+    const std::size_t words = sign_bytes(out.size()) / 4;
+    tally.clear();
+    for (const auto& payload : tensor.payloads) tally.add(payload.data() + first / 8, words);
+    tally.majority(words, votes);
+    unpack_signs(reinterpret_cast<const std::byte*>(votes.data()), {1, -1}, Unpack::set, out);
+  }
+}
+
+void HostOps::send_scaled_signs(const Sending& tensor, const Values& x, const SignFormat& format) {
+  const SignPlaces places(format, x.size());
+  for (std::size_t first = 0; first < places.n; first += places.block) {
+    const std::size_t count = std::min(places.block, places.n - first);
+    std::byte* words = tensor.payload.data() + places.words_at + first / 8;
+    const auto rest = part_if_any(tensor.residual, first, count);
+    const SignSums sums = pack_signs(x.subspan(first, count), rest, format.rule, words);
+    const SignLevels levels = levels_of(format.rule, sums, count);
+    places.write(first, levels, tensor.payload);
+    if (!rest.empty()) unpack_signs(words, levels, Unpack::subtract, rest);
+  }
+  tensor.sent = places.bytes;
+}
+
+void HostOps::receive(const Arriving& tensor, const SignFormat& format) {
+  const SignPlaces places(format, tensor.mean.size());
+  const auto& payloads = tensor.payloads;
+  check_gathered(tensor, places.bytes, format.method);
+  for (std::size_t p = 0; p < payloads.size(); ++p) places.check(payloads[p], p, format.method);
+  const auto add = [&](std::size_t p, std::size_t first, std::span<float> out) {
+    while (!out.empty()) {  // the part of a block that lies in here
+      const std::size_t count = std::min(out.size(), places.block - first % places.block);
+      unpack_signs(payloads[p].data() + places.words_at + first / 8,
+                   places.read(first, payloads[p]), Unpack::add, out.first(count));
+      first += count;
+      out = out.subspan(count);
     }
-    std::fill(input.residual.begin(), input.residual.end(), 0.0f);
-    sent = 4 * input.gradient.size();
-  }
-}
-
-HostOps::Damage HostOps::average_values(const Arriving& tensors, std::string_view method) {
-  for (const auto& [arrived, mean] : tensors.items) {
-    const auto& payloads = arrived.payloads;
-    const auto check = payloads.size() == 1 ? check_sum : check_gathered;
-    check(arrived, mean.size_bytes(), method);
-    compress::average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
-      for (std::size_t i = 0; i < out.size(); ++i)
-        out[i] += read_at<float>(payloads[p], 4 * (first + i));
-    });
-  }
-  return {};
-}
-
-HostOps::Damage HostOps::read_finite_means(const Arriving& tensors, std::string_view method) {
-  for (const auto& [arrived, mean] : tensors.items) {
-    read_mean(arrived, mean, method);
-    if (!all_finite(mean))
-      throw InputError(std::string(method) + ": the sum of gradients is not finite");
-  }
-  return {};
-}
-
-void HostOps::send_signs(const Sending& tensors, const Values& values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    pack_signs(values[i], {}, LevelRule::none, tensors.items[i].payload.data());
-    tensors.items[i].sent = sign_bytes(values[i].size());
-  }
-}
-
-HostOps::Damage HostOps::vote(const Arriving& tensors, std::string_view method) {
-  for (const auto& [arrived, mean] : tensors.items) {
-    const auto ranks = to_index(arrived.ranks);
-    check_gathered(arrived, sign_bytes(mean.size()), method);
-    for (std::size_t p = 0; p < ranks; ++p)
-      if (!has_clean_tail(arrived.payloads[p].data(), mean.size()))
-        refuse_payload(method, p, "bits after the last element");
-    Tally tally(ranks);
-    BlockWords votes;
-    for (std::size_t first = 0; first < mean.size(); first += kDecodeBlock) {
-      const auto out = mean.subspan(first, std::min(kDecodeBlock, mean.size() - first));
-      const std::size_t words = sign_bytes(out.size()) / 4;
-      tally.clear();
-      for (const auto& payload : arrived.payloads) tally.add(payload.data() + first / 8, words);
-      tally.majority(words, votes);
-      unpack_signs(reinterpret_cast<const std::byte*>(votes.data()), {1, -1}, Unpack::set, out);
-    }
-  }
-  return {};
-}
-
-void HostOps::send_scaled_signs(const Sending& tensors, const Values& x, const SignFormat& format) {
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    Sending::Item& item = tensors.items[i];
-    const SignPlaces places(format, x[i].size());
-    send_scaled(x[i], item.input.residual, format, places, item.payload);
-    item.sent = places.bytes;
-  }
-}
-
-HostOps::Damage HostOps::receive(const Arriving& tensors, const SignFormat& format) {
-  for (const auto& [arrived, mean] : tensors.items) {
-    const SignPlaces places(format, mean.size());
-    const auto& payloads = arrived.payloads;
-    check_gathered(arrived, places.bytes, format.method);
-    for (std::size_t p = 0; p < payloads.size(); ++p) places.check(payloads[p], p, format.method);
-    compress::average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
-      while (!out.empty()) {  // the part of a block that lies in here
-        const std::size_t count = std::min(out.size(), places.block - first % places.block);
-        unpack_signs(payloads[p].data() + places.words_at + first / 8,
-                     places.read(first, payloads[p]), Unpack::add, out.first(count));
-        first += count;
-        out = out.subspan(count);
-      }
-    });
-  }
-  return {};
+  };
+  compress::average(tensor, tensor.mean, add);
 }
 
 }  // namespace linerate::compress

@@ -2,10 +2,10 @@
 // the matrices of a bucket, in a step.
 
 /// Makes factors of these sizes, all zeros.
-void begin(const std::vector<compress::FactorSize*>& sizes);
+void begin(OfAll<compress::FactorSize> sizes);
 /// take() copies kept numbers to the factor, and leave() copies the factor to the kept ones.
-void take(compress::Side side, const std::vector<KeptValues*>& kept);
-void leave(compress::Side side, const std::vector<KeptValues*>& kept);
+void take(compress::Side side, OfAll<KeptValues> kept);
+void leave(compress::Side side, OfAll<KeptValues> kept);
 
 /// Vectors get length 1. One of no length or no finite one is drawn from the tensor's stream.
 void make_unit(compress::Side side, const Sending& tensors);

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "linerate/compress/codec.hpp"
+#include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/state.hpp"
 
@@ -123,13 +124,15 @@ class TwoPhase {
   std::vector<float> room_;
 };
 
-template <class Ops>
-class DenseCodec;  // method/sign_codecs.hpp
+template <class Ops, class Format>
+class FormatCodec;  // method/sign_codecs.hpp
 
 /// What the two-phase exchange of a tensor needs of a back end. `making_of`: of a chunk's shape.
 template <class Ops, class MakingOf>
 TwoPhase::Making two_phase_making(MakingOf making_of) {
-  return {[=](const Shape& shape) { return std::make_unique<DenseCodec<Ops>>(making_of(shape)); },
+  return {[=](const Shape& shape) {
+            return std::make_unique<FormatCodec<Ops, DenseFormat>>(making_of(shape), DenseFormat());
+          },
           [=](std::int64_t elements) {
             return std::make_unique<typename Ops::KeptValues>(
                 Ops::kept_zeros(making_of({elements, 1}), elements));

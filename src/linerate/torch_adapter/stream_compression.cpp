@@ -235,9 +235,9 @@ TensorOps::Codec& StreamCompression::encode_all(CodedBucket& bucket, std::size_t
     tensors.keys.push_back(parameter.keys());
     tensors.codecs.push_back(parameter.codec());
   });
-  tensors.of_ranks = ranks_;
+  tensors.ranks = ranks_;
   tensors.phase = bucket.step.phase;
-  tensors.scale = loss_scale();
+  tensors.loss_scale = loss_scale();
   TensorOps::Codec& first = *tensors.codecs.at(0);
   first.encode_bucket(static_cast<int>(round), tensors);
   return first;

@@ -245,7 +245,7 @@ void TensorOps::send_chunks(const ChunkCall& call, const Arrays& arrays,
     const std::vector<std::size_t> those = those_of(call, is_dense);
     if (those.empty()) continue;
     Sending tensors{arrays.values, arrays.residual, arrays.residual, {}, {}, {}, {}, {}};
-    tensors.of_ranks = call.ranks;
+    tensors.ranks = call.ranks;
     tensors.phase = call.phase;
     std::vector<Bytes> taken;
     std::vector<std::int64_t> bytes;
@@ -288,19 +288,17 @@ TensorOps::Damage TensorOps::average_chunks(const ChunkCall& call,
 }
 
 /// A payload of each rank, or their sum.
-TensorOps::Damage TensorOps::average_values(const Arriving& tensors, std::string_view method) {
-  Damage damage;
+void TensorOps::receive(const Arriving& tensors, const compress::DenseFormat&) {
   for (std::size_t t = 0; t < tensors.places.size(); ++t) {
     const TensorArrived& arrived = tensors.arrived[t];
     const auto check = arrived.payloads.size() == 1 ? check_sum : check_gathered;
-    check(arrived, 4 * tensors.places[t].elements, method);
-    if (!arrived.used.defined()) continue;
-    damage = either(damage, (arrived.used != 4 * tensors.places[t].elements).any());
+    check(arrived, 4 * tensors.places[t].elements, "dense");
+    if (arrived.used.defined())
+      tensors.note_damage((arrived.used != 4 * tensors.places[t].elements).any());
   }
   set_average(tensors, Padded::of(tensors.places, 1), [](const Values& payloads, std::size_t) {
     return at::cat(payloads).view(at::kFloat);
   });
-  return damage;
 }
 
 TensorOps::Arrays TensorOps::own_chunks(const std::vector<compress::TwoPhase*>& owners) {

@@ -149,14 +149,14 @@ at::Tensor count_of_enough(const Magnitudes& of, const Magnitudes::Sorted& sorte
 
 }  // namespace
 
-TensorOps::Chosen TensorOps::choose_largest(const Sending& tensors, const Rooms&,
+TensorOps::Chosen TensorOps::choose_largest(const Sending& tensors, OfAll<Picking>,
                                             const EntryFormat& format) {
   const Values v = corrected(tensors);
   const auto of = std::make_shared<Magnitudes>(v);
   return {v, of, of->largest(most_of(format, *of)), {}, {}, {}};
 }
 
-TensorOps::Chosen TensorOps::choose_by_halving(const Sending& tensors, const Rooms&,
+TensorOps::Chosen TensorOps::choose_by_halving(const Sending& tensors, OfAll<Picking>,
                                                const EntryFormat& format, int halvings) {
   const Values v = corrected(tensors);
   const auto of = std::make_shared<Magnitudes>(v);
@@ -216,9 +216,9 @@ at::Tensor least_by_last(const Magnitudes& of, const EntryFormat& format,
 }  // namespace
 
 /// If those that reach tau are more than the format's, all of the tensor is sent.
-TensorOps::Chosen TensorOps::choose_from(const Sending& tensors, const Rooms&,
+TensorOps::Chosen TensorOps::choose_from(const Sending& tensors, OfAll<Picking>,
                                          const EntryFormat& format, std::optional<float> tau,
-                                         const std::vector<KeptNumber*>& taus) {
+                                         OfAll<KeptNumber> taus) {
   const Values v = corrected(tensors);
   const auto of = std::make_shared<Magnitudes>(v);
   const at::Tensor least =
@@ -229,9 +229,8 @@ TensorOps::Chosen TensorOps::choose_from(const Sending& tensors, const Rooms&,
   return {v, of, {}, mask, counts, counts > listed(most_of(format, *of), of->whole())};
 }
 
-void TensorOps::accumulate(const Sending& tensors, const std::vector<KeptValues*>& kept_u,
-                           const std::vector<KeptValues*>& kept_r,
-                           const compress::DgcSettings& settings) {
+void TensorOps::accumulate(const Sending& tensors, OfAll<KeptValues> kept_u,
+                           OfAll<KeptValues> kept_r, const compress::DgcSettings& settings) {
   const auto m = static_cast<float>(settings.momentum);
   const Magnitudes gradients(parts_of(tensors.values, tensors.places));
   const Padded& rows = gradients.rows;
@@ -240,7 +239,7 @@ void TensorOps::accumulate(const Sending& tensors, const std::vector<KeptValues*
     const at::Tensor squares = step.to(at::kDouble).square_().sum(1);
     const at::Tensor norm = gradients.table(squares.unsqueeze(0), 0).sum(2)[0].sqrt();
     const at::Tensor most =
-        at::full_like(norm, *settings.clip / std::sqrt(static_cast<double>(tensors.of_ranks)));
+        at::full_like(norm, *settings.clip / std::sqrt(static_cast<double>(tensors.ranks)));
     const at::Tensor scale = at::where(norm > most, (most / norm).to(at::kFloat), 1.0f);
     step = step * gradients.by_row(scale.to(at::kFloat));
   }
@@ -253,9 +252,8 @@ void TensorOps::accumulate(const Sending& tensors, const std::vector<KeptValues*
 }
 
 /// `kept` is an array since accumulate().
-TensorOps::Chosen TensorOps::choose_by_sample(const Sending& tensors, const Rooms&,
-                                              const EntryFormat& format,
-                                              const std::vector<KeptValues*>& kept) {
+TensorOps::Chosen TensorOps::choose_by_sample(const Sending& tensors, OfAll<Picking>,
+                                              const EntryFormat& format, OfAll<KeptValues> kept) {
   const Values r = mapped(kept, &KeptTensor::next);
   const auto of = std::make_shared<Magnitudes>(r, kept.front()->next_array().view({-1, kEntryRow}));
   const std::vector<std::int64_t> k = most_of(format, *of);
@@ -267,12 +265,12 @@ TensorOps::Chosen TensorOps::choose_by_sample(const Sending& tensors, const Room
 }
 
 /// A new array, because entries are still read from the old one.
-void TensorOps::clear(const Chosen& sent, const std::vector<KeptValues*>& kept) {
+void TensorOps::clear(const Chosen& sent, OfAll<KeptValues> kept) {
   const at::Tensor& array = kept.front()->next_array();
   write_parts(kept, sent.of->rows, array.masked_fill(sent.mask.view({-1}), 0));
 }
 
-void TensorOps::add_momentum(const Arriving& tensors, const std::vector<KeptValues*>& kept,
+void TensorOps::add_momentum(const Arriving& tensors, OfAll<KeptValues> kept,
                              const compress::DenseMomentum& rule) {
   const Padded rows = Padded::of(tensors.places, 1);
   const at::Tensor mean = at::cat(means(tensors)), u = array_of(kept, rows);
@@ -284,7 +282,7 @@ void TensorOps::add_momentum(const Arriving& tensors, const std::vector<KeptValu
 
 /// The host draws, because places follow from the key alone. It copies them from pinned memory of
 /// their own type, because a copy that converts would wait for itself.
-void TensorOps::send_drawn(const Sending& tensors, const std::vector<Drawn*>& drawn, double density,
+void TensorOps::send_drawn(const Sending& tensors, OfAll<Drawn> drawn, double density,
                            compress::Places places) {
   const std::vector<std::int64_t> k = mapped(tensors.places, [&](const Place& place) {
     return compress::entries_of(density, place.elements);
@@ -317,8 +315,7 @@ void TensorOps::send_drawn(const Sending& tensors, const std::vector<Drawn*>& dr
   if (keeps) tensors.next.index_fill_(0, *drawn.front(), 0);
 }
 
-void TensorOps::average_drawn(const Arriving& tensors, const std::vector<Drawn*>& drawn,
-                              double density) {
+void TensorOps::average_drawn(const Arriving& tensors, OfAll<Drawn> drawn, double density) {
   const Values sums = sums_in(tensors, at::kFloat, "randomk", [&](std::size_t t) {
     return compress::entries_of(density, tensors.places[t].elements);
   });
@@ -347,22 +344,19 @@ void TensorOps::send(const Sending& tensors, const compress::TwoBitFormat& forma
   at::_foreach_copy_(tensors.payloads, rows.codes_of_each(pack_codes(codes.view({-1}), 2), 2));
 }
 
-TensorOps::Damage TensorOps::receive(const Arriving& tensors,
-                                     const compress::TwoBitFormat& format) {
+void TensorOps::receive(const Arriving& tensors, const compress::TwoBitFormat& format) {
   const Padded rows = Padded::of(tensors.places, kEntryRow);
   const at::Tensor is_filled = rows.is_filled(tensors.means.options()).view({-1});
   check_all_gathered(tensors, "threshold", [&](std::size_t t) {
     return compress::two_bit_bytes(rows.places[t].elements);
   });
-  Damage damage;
   set_average(tensors, rows, [&](const Values& payloads, std::size_t) {
     const at::Tensor bytes = at::zeros({rows.elements / 4}, payloads.front().options());
     at::_foreach_copy_(rows.codes_of_each(bytes, 2), payloads);
     const at::Tensor codes = unpack_codes(bytes, rows.elements, 2);
-    damage = either(damage, (codes > is_filled * 2).any());
+    tensors.note_damage((codes > is_filled * 2).any());
     return levels_of(codes, format.tau);
   });
-  return damage;
 }
 
 }  // namespace linerate::torch_codecs

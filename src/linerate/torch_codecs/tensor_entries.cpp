@@ -231,14 +231,13 @@ class EntrySums {
     if (number_.scalar_type() == at::kLong) index = unsigned_of(index);
     if (is_all_.defined()) at::where_out(index, slots_.of(is_all_), number_, index);
     const at::Tensor is_place = (index >= 0).bitwise_and_(index < size_).bitwise_and_(is_entry);
-    note((is_place != is_entry).any());
-    note(falls(index).bitwise_and_(is_entry.narrow(1, 1, index.size(1) - 1)).any());
+    tensors_.note_damage((is_place != is_entry).any());
+    tensors_.note_damage(falls(index).bitwise_and_(is_entry.narrow(1, 1, index.size(1) - 1)).any());
     at::where_out(index, is_place, index, number_).add_(first_);
     values.masked_fill_(is_place.logical_not(), 0);
     for (std::int64_t r = 0; r < index.size(0); ++r)
       tensors_.means.index_add_(0, index.select(0, r), values.select(0, r));
   }
-  const TensorOps::Damage& damage() const { return damage_; }
 
  private:
   at::Tensor read_counts(const ArrivedWords& arrived) {
@@ -255,7 +254,7 @@ class EntrySums {
     }
     if (arrived.bytes.defined())
       is_wrong = at::bitwise_or(is_wrong, arrived.bytes != (lengths * kWordBytes).to(at::kInt));
-    note(is_wrong.any());
+    tensors_.note_damage(is_wrong.any());
     return counts;
   }
 
@@ -265,7 +264,6 @@ class EntrySums {
     return (index.narrow(1, 1, others) <= index.narrow(1, 0, others))
         .bitwise_and_(number_.narrow(0, 1, others) > 0);
   }
-  void note(const at::Tensor& damage) { damage_ = either(damage_, damage); }
 
   const TensorOps::Arriving& tensors_;
   const EntryFormat& format_;
@@ -273,7 +271,6 @@ class EntrySums {
   at::Tensor n_, most_, first_slots_;  // [tensors]
   at::Tensor size_, first_, number_;   // [slots]: elements and first place of the tensor; in it
   at::Tensor is_all_;                  // of the ranks at hand
-  TensorOps::Damage damage_;
 };
 
 }  // namespace
@@ -300,7 +297,7 @@ void TensorOps::send_entries(const Sending& tensors, const Chosen& chosen,
   keep_rest(tensors, chosen);
 }
 
-TensorOps::Damage TensorOps::average_entries(const Arriving& tensors, const EntryFormat& format) {
+void TensorOps::average_entries(const Arriving& tensors, const EntryFormat& format) {
   const Sizes sizes(mapped(tensors.places, &Place::elements), format);
   if (!tensors.block)
     check_all_gathered(tensors, format.method,
@@ -325,7 +322,6 @@ TensorOps::Damage TensorOps::average_entries(const Arriving& tensors, const Entr
   }
   const int of_ranks = tensors.block ? tensors.of_ranks : tensors.arrived.front().ranks;
   if (of_ranks > 1) at::_foreach_mul_(means, 1.0f / static_cast<float>(of_ranks));
-  return sums.damage();
 }
 
 }  // namespace linerate::torch_codecs

@@ -145,10 +145,9 @@ std::vector<T> those(const std::vector<T>& all, const std::vector<std::size_t>& 
 /// As FittedSelection of compress/method/sidco.cpp, for all tensors of a bucket. Tensors whose
 /// selection must be mended are collected, and their largest magnitudes are picked in one more
 /// pass.
-TensorOps::Chosen TensorOps::choose_by_fit(
-    const Sending& tensors, const Rooms&,
-    const std::vector<compress::Kept<compress::StageControl>*>& controls,
-    const SidcoSettings& settings) {
+TensorOps::Chosen TensorOps::choose_by_fit(const Sending& tensors, OfAll<Picking>,
+                                           OfAll<compress::Kept<compress::StageControl>> controls,
+                                           const SidcoSettings& settings) {
   const Values v = corrected(tensors);
   const auto stages = mapped(controls, [&](const auto* control) {
     return settings.stages > 0 ? settings.stages : control->now().stages;

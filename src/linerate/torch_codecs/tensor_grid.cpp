@@ -229,12 +229,11 @@ void TensorOps::send(const Sending& tensors, const GridFormat& format) {
     at::_foreach_sub_(v, coder.rows().parts_of(coder.points_of(codes, grids)));
 }
 
-TensorOps::Damage TensorOps::receive(const Arriving& tensors, const GridFormat& format) {
+void TensorOps::receive(const Arriving& tensors, const GridFormat& format) {
   const TensorGrids coder(format, tensors.places, tensors.means.options());
   check_all_gathered(tensors, format.method, [&](std::size_t t) { return coder.bytes(t); });
   std::vector<std::int64_t> begins;
   for (std::size_t t = 0; t < tensors.arrived.size(); ++t) begins.push_back(coder.heads_bytes(t));
-  Damage damage;
   set_average(tensors, coder.rows(), [&](const Values& payloads, std::size_t) {
     const at::Tensor heads = coder.room_of_heads(tensors.means.options()),
                      packed = coder.room_of_codes(tensors.means.options());
@@ -244,11 +243,10 @@ TensorOps::Damage TensorOps::receive(const Arriving& tensors, const GridFormat& 
     at::_foreach_copy_(to_codes, sections(payloads, begins, to_codes));
     const TensorGrids::Grids grids = coder.grids_of(heads);
     const at::Tensor codes = coder.unpacked(packed);
-    damage = either(damage, coder.has_other_grids(grids));
-    damage = either(damage, coder.has_other_codes(codes));
+    tensors.note_damage(coder.has_other_grids(grids));
+    tensors.note_damage(coder.has_other_codes(codes));
     return coder.points_of(codes, grids);
   });
-  return damage;
 }
 
 }  // namespace linerate::torch_codecs

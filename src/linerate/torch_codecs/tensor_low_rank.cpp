@@ -98,7 +98,7 @@ std::vector<at::Tensor> TensorOps::LowRank::each_of(const std::vector<at::Tensor
 
 /// Sorts the matrices by shape. The sort is stable, so equal buckets have equal orders on all
 /// ranks.
-void TensorOps::LowRank::begin(const std::vector<FactorSize*>& sizes) {
+void TensorOps::LowRank::begin(OfAll<FactorSize> sizes) {
   const auto shape_of = [&](std::size_t t) {
     return std::tuple(sizes[t]->rows, sizes[t]->columns);
   };
@@ -145,11 +145,11 @@ at::Tensor TensorOps::LowRank::of_group(const Group& group, Side side) const {
       .narrow(2, 0, length_of(group.size, side));
 }
 
-void TensorOps::LowRank::take(Side side, const std::vector<KeptValues*>& kept) {
+void TensorOps::LowRank::take(Side side, OfAll<KeptValues> kept) {
   factor_[side] = joined(side, mapped(order_, [&](std::size_t t) { return kept[t]->now(); }));
 }
 
-void TensorOps::LowRank::leave(Side side, const std::vector<KeptValues*>& kept) {
+void TensorOps::LowRank::leave(Side side, OfAll<KeptValues> kept) {
   for (const Group& group : groups_) {
     const std::vector<at::Tensor> members = of_group(group, side).unbind(0);
     for (std::size_t i = 0; i < members.size(); ++i)
@@ -216,7 +216,7 @@ void TensorOps::LowRank::send(const Sending& tensors, const compress::FactorPass
   for (const Group& group : groups_)
     scales.insert(
         scales.end(), to_index(group.count),
-        compress::headroom(tensors.ranks(), to_index(length_of(group.size, other(pass.sent)))));
+        compress::headroom(tensors.ranks, to_index(length_of(group.size, other(pass.sent)))));
   const at::Tensor scale = listed(scales, fixed.options()).view({-1, 1, 1});
   const at::Tensor unscaled = std::exchange(fixed, fixed * scale);
   Values sent;
@@ -360,8 +360,8 @@ void send_nine_bits(const TensorOps::Sending& tensors, const Padded& rows, const
   if (!pieces.behind.empty()) at::_foreach_zero_(pieces.behind);
 }
 
-Powers read_nine_bits(const std::vector<at::Tensor>& payloads, const Padded& rows,
-                      TensorOps::Damage& damage) {
+Powers read_nine_bits(const TensorOps::Arriving& tensors, const std::vector<at::Tensor>& payloads,
+                      const Padded& rows) {
   const at::Tensor bytes =
       at::zeros({rows.elements / kGroup * kGroupBytes}, payloads.front().options());
   const NineBitPieces pieces(rows, bytes, payloads);
@@ -370,8 +370,8 @@ Powers read_nine_bits(const std::vector<at::Tensor>& payloads, const Padded& row
   const at::Tensor signs =
       unpack_codes(groups.narrow(1, 0, kGroup / 8).reshape({-1}), rows.elements, 1);
   const at::Tensor exponent = groups.narrow(1, kGroup / 8, kGroup).reshape({-1});
-  damage = either(damage, (exponent == 255).any());
-  if (!pieces.behind.empty()) damage = either(damage, at::cat(pieces.behind).any());
+  tensors.note_damage((exponent == 255).any());
+  if (!pieces.behind.empty()) tensors.note_damage(at::cat(pieces.behind).any());
   return {exponent.to(at::kInt).view({-1, kRow}), signs.to(at::kBool).view({-1, kRow})};
 }
 
@@ -413,18 +413,18 @@ void send_eight_bits(const TensorOps::Sending& tensors, const Padded& rows, cons
 
 /// Damaged are a top out of range, a code after the last element, and a code whose exponent f32
 /// does not have.
-Powers read_eight_bits(const std::vector<at::Tensor>& payloads, const Padded& rows,
-                       TensorOps::Damage& damage) {
+Powers read_eight_bits(const TensorOps::Arriving& tensors, const std::vector<at::Tensor>& payloads,
+                       const Padded& rows) {
   const at::Tensor tops = at::cat(tops_in(payloads));
-  damage = either(damage, at::bitwise_or(tops<1, tops> kMostExponent).any());
+  tensors.note_damage(at::bitwise_or(tops<1, tops> kMostExponent).any());
   const at::Tensor bytes = at::zeros({rows.elements}, payloads.front().options());
   at::_foreach_copy_(rows.codes_of_each(bytes, 8), behind_tops(payloads));
   const at::Tensor all = bytes.view({-1, kRow}).to(at::kInt);
-  damage = either(damage, at::where(rows.is_filled(all.options()), 0, all).any());
+  tensors.note_damage(at::where(rows.is_filled(all.options()), 0, all).any());
   const at::Tensor code = at::bitwise_and(all, 127), is_there = code > 0;
   const at::Tensor exponent = code - 127 + rows.by_row(tops);
   const at::Tensor is_none = at::bitwise_or(exponent<1, exponent> kMostExponent);
-  damage = either(damage, at::bitwise_and(is_none, is_there).any());
+  tensors.note_damage(at::bitwise_and(is_none, is_there).any());
   return {at::where(is_there, exponent, 0), all >= 128};
 }
 
@@ -449,19 +449,17 @@ void TensorOps::send(const Sending& tensors, PowerFormat format) {
     at::_foreach_sub_(v, rows.parts_of(power_of(powers.exponent, powers.negative).view({-1})));
 }
 
-TensorOps::Damage TensorOps::receive(const Arriving& tensors, PowerFormat format) {
+void TensorOps::receive(const Arriving& tensors, PowerFormat format) {
   const Padded rows = Padded::of(tensors.places, kRow);
   check_all_gathered(tensors, "natural", [&](std::size_t t) {
     return compress::bytes_of(format, rows.places[t].elements);
   });
-  Damage damage;
   set_average(tensors, rows, [&](const Values& payloads, std::size_t) {
     const Powers powers = format == PowerFormat::eight_bits
-                              ? read_eight_bits(payloads, rows, damage)
-                              : read_nine_bits(payloads, rows, damage);
+                              ? read_eight_bits(tensors, payloads, rows)
+                              : read_nine_bits(tensors, payloads, rows);
     return power_of(powers.exponent, powers.negative);
   });
-  return damage;
 }
 
 }  // namespace linerate::torch_codecs

@@ -89,6 +89,10 @@ TensorOps::Values TensorOps::corrected(const Sending& tensors) {
   return parts_of(tensors.next, tensors.places);
 }
 
+void TensorOps::Arriving::note_damage(const Damage& damage) const {
+  codecs.front()->note_damage(damage);
+}
+
 TensorOps::Codec::Codec(Making making) : making_(std::move(making)) {
   if (!making_.rounds)
     rounds_.push_back({.bytes = 4 * making_.shape.elements});
@@ -283,7 +287,7 @@ TensorOps::Flag TensorOps::narrow_and_keep(const Sending& tensors, DType half,
   add_residuals(tensors);
   const at::Tensor& v = tensors.next;
   Flag is_beyond;
-  if (tensors.scale) is_beyond = at::linalg_vector_norm(v, kInfinity) > scale.limit;
+  if (tensors.loss_scale) is_beyond = at::linalg_vector_norm(v, kInfinity) > scale.limit;
   const at::Tensor cut = v.clamp(-scale.limit, scale.limit);
   int exponent = 0;
   const bool is_exact = std::frexp(scale.back, &exponent) == 0.5f;

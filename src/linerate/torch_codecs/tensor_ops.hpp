@@ -37,6 +37,8 @@ inline constexpr std::int64_t kMostTogether = std::int64_t{1} << 24;
 
 struct TensorOps {
   class Codec;
+  template <class T>
+  using OfAll = const std::vector<T*>&;  // what the codecs of a call's tensors have, by tensor
   struct Room {};
   using Flag = at::Tensor;                 // bool, of no dimensions; undefined: no
   using Damage = at::Tensor;               // the same, of what arrived
@@ -71,15 +73,12 @@ struct TensorOps {
     at::Tensor used;                   // i64[tensors], written: bytes of it, if a bound
     std::vector<compress::Keys> keys;
     std::vector<Codec*> codecs;
-    int of_ranks = 1;
+    int ranks = 1;  // Input's, as those that follow
     int phase = -1;
-    std::optional<float> scale = {};  // Input's loss_scale
+    std::optional<float> loss_scale = {};
     Block* block = nullptr;  // takes payloads whose round is_bound, in the place of payloads, used
     std::int64_t together = kMostTogether;
 
-    int ranks() const { return of_ranks; }
-    int phase_of_step() const { return phase; }
-    std::optional<float> loss_scale() const { return scale; }
     bool keeps_residual() const { return next.defined(); }
   };
   struct Arriving {
@@ -90,6 +89,8 @@ struct TensorOps {
     Block* block = nullptr;  // has what has arrived, in the place of `arrived`
     int of_ranks = 1;        // of the block's mean
     std::int64_t together = kMostTogether;
+
+    void note_damage(const Damage& damage) const;
   };
 
   /// next = residual + gradients, and no more than the residual where no tensor of these is.
@@ -120,7 +121,6 @@ struct TensorOps {
     at::Tensor is_all;  // bool[tensors]: all of a tensor, whatever the mask says; undefined: none
   };
   using Drawn = at::Tensor;  // i64: places in the bucket, of all tensors; the first codec's
-  using Rooms = std::vector<Picking*>;
 
   class LowRank;
 
@@ -161,6 +161,7 @@ class TensorOps::Codec : public compress::Codec {
   /// bool: whether a payload of the last decode was none that the method sends; the means are then
   /// of no use, and nothing else is. Undefined: none was.
   const at::Tensor& damaged() const { return damaged_; }
+  void note_damage(const Damage& damage) { damaged_ = either(damaged_, damage); }
   /// What of state() is on the device.
   std::vector<KeptTensor*> kept();
 
@@ -168,9 +169,6 @@ class TensorOps::Codec : public compress::Codec {
   /// for a damaged payload.
   std::size_t encode(int round, const compress::Input& input, std::span<std::byte> payload) final;
   void decode(int round, const compress::Arrived& arrived, std::span<float> mean) final;
-
- protected:
-  void note_damage(const Damage& damage) { damaged_ = either(damaged_, damage); }
 
  private:
   /// The rounds are this phase's.

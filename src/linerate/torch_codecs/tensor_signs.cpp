@@ -163,25 +163,24 @@ void TensorOps::set_means(const Arriving& tensors, const Values& values) {
 }
 
 /// Two products and a sum, each rounded.
-TensorOps::Values TensorOps::averaged(const std::vector<KeptValues*>& kept,
-                                      const std::vector<Room*>&, const Values& x, double beta) {
+TensorOps::Values TensorOps::averaged(OfAll<KeptValues> kept, OfAll<Room>, const Values& x,
+                                      double beta) {
   Values next = at::_foreach_mul(mapped(kept, &KeptValues::now), static_cast<float>(beta));
   at::_foreach_add_(next, at::_foreach_mul(x, static_cast<float>(1 - beta)));
   return next;
 }
-TensorOps::Values TensorOps::average(const std::vector<KeptValues*>& kept, const Values& x,
-                                     double beta) {
+TensorOps::Values TensorOps::average(OfAll<KeptValues> kept, const Values& x, double beta) {
   Values next = averaged(kept, {}, x, beta);
   for (std::size_t i = 0; i < next.size(); ++i) kept[i]->write(next[i]);
   return next;
 }
 
-void TensorOps::keep(const std::vector<KeptValues*>& kept, const Values& values) {
+void TensorOps::keep(OfAll<KeptValues> kept, const Values& values) {
   const Values copies = at::_foreach_add(values, 0);
   for (std::size_t i = 0; i < copies.size(); ++i) kept[i]->write(copies[i]);
 }
 
-void TensorOps::send_values(const Sending& tensors) {
+void TensorOps::send(const Sending& tensors, const compress::DenseFormat&) {
   const Values payloads = viewed(tensors.payloads, at::kFloat);
   at::_foreach_copy_(payloads, gradients(tensors));
   if (!tensors.keeps_residual()) return;
@@ -190,13 +189,14 @@ void TensorOps::send_values(const Sending& tensors) {
   at::_foreach_zero_(next);
 }
 
-TensorOps::Damage TensorOps::read_finite_means(const Arriving& tensors, std::string_view method) {
+void TensorOps::read_finite_means(const Arriving& tensors, std::string_view method) {
   const Values sums = sums_in(tensors, at::kFloat, method,
                               [&](std::size_t t) { return tensors.places[t].elements; });
   const Values all = means(tensors);
   at::_foreach_copy_(all, sums);
   at::_foreach_mul_(all, 1.0f / static_cast<float>(tensors.arrived.front().ranks));
-  return at::isfinite(at::stack(at::_foreach_norm(all, INFINITY))).all().logical_not_();
+  tensors.note_damage(
+      at::isfinite(at::stack(at::_foreach_norm(all, INFINITY))).all().logical_not_());
 }
 
 void TensorOps::send_signs(const Sending& tensors, const Values& values) {
@@ -204,7 +204,7 @@ void TensorOps::send_signs(const Sending& tensors, const Values& values) {
             std::vector<std::int64_t>(values.size(), 0));
 }
 
-TensorOps::Damage TensorOps::vote(const Arriving& tensors, std::string_view method) {
+void TensorOps::vote(const Arriving& tensors, std::string_view method) {
   const Padded bits = Padded::of(tensors.places, kWord);
   check_all_gathered(tensors, method,
                      [&](std::size_t t) { return word_bytes(tensors.places[t].elements); });
@@ -213,7 +213,7 @@ TensorOps::Damage TensorOps::vote(const Arriving& tensors, std::string_view meth
   const at::Tensor is_negative =
       read.bits.sum(0, false, at::kInt) > tensors.arrived.front().ranks / 2;
   set_means(tensors, parts_of(at::where(is_negative, -1.0, 1.0).to(at::kFloat), bits.places));
-  return read.wrong;
+  tensors.note_damage(read.wrong);
 }
 
 void TensorOps::send_scaled_signs(const Sending& tensors, const Values& x,
@@ -242,7 +242,7 @@ void TensorOps::send_scaled_signs(const Sending& tensors, const Values& x,
   at::_foreach_copy_(next, v);
 }
 
-TensorOps::Damage TensorOps::receive(const Arriving& tensors, const SignFormat& format) {
+void TensorOps::receive(const Arriving& tensors, const SignFormat& format) {
   const Padded bits = Padded::of(tensors.places, kWord);
   const Layout layout(format, bits.places);
   check_all_gathered(tensors, format.method, [&](std::size_t t) {
@@ -263,8 +263,8 @@ TensorOps::Damage TensorOps::receive(const Arriving& tensors, const SignFormat& 
     const at::Tensor below = of_rank.select(2, 1);
     is_sane.bitwise_and_(below <= 0).bitwise_and_(below > -INFINITY);
   }
-  const at::Tensor wrong = is_sane.all().logical_not_();
-  return either(wrong, read.wrong);
+  tensors.note_damage(is_sane.all().logical_not_());
+  tensors.note_damage(read.wrong);
 }
 
 }  // namespace linerate::torch_codecs

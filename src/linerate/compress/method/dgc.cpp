@@ -135,57 +135,47 @@ std::unique_ptr<const Compressor> make_dgc(doc::OptionReader& options) {
 }  // namespace
 
 // Five streams of memory and little else: what the compiler makes of it keeps up.
-void HostOps::accumulate(const Sending& tensors, const std::vector<KeptValues*>& kept_u,
-                         const std::vector<KeptValues*>& kept_r, const DgcSettings& settings) {
+void HostOps::accumulate(const Sending& tensor, KeptValues& kept_u, KeptValues& kept_r,
+                         const DgcSettings& settings) {
   const float m = static_cast<float>(settings.momentum);
   const bool nesterov = settings.nesterov;  // the compiler makes a loop for each
-  for (std::size_t t = 0; t < kept_u.size(); ++t) {
-    const Input& input = tensors.items[t].input;
-    const float scale = clip_scale(input, settings.clip);
-    const float* g = input.gradient.data();
-    const float* u = kept_u[t]->now().data();
-    const float* r = kept_r[t]->now().data();
-    float* next_u = kept_u[t]->next().data();
-    float* next_r = kept_r[t]->next().data();
-    const std::size_t n = input.gradient.size();
-    for (std::size_t i = 0; i < n; ++i) {
-      const float step = scale * g[i];
-      next_u[i] = nesterov ? m * (u[i] + step) : m * u[i] + step;
-      const float sum = r[i] + next_u[i];
-      next_r[i] = nesterov ? sum + step : sum;
-    }
+  const float scale = clip_scale(tensor, settings.clip);
+  const float* g = tensor.gradient.data();
+  const float* u = kept_u.now().data();
+  const float* r = kept_r.now().data();
+  float* next_u = kept_u.next().data();
+  float* next_r = kept_r.next().data();
+  const std::size_t n = tensor.elements();
+  for (std::size_t i = 0; i < n; ++i) {
+    const float step = scale * g[i];
+    next_u[i] = nesterov ? m * (u[i] + step) : m * u[i] + step;
+    const float sum = r[i] + next_u[i];
+    next_r[i] = nesterov ? sum + step : sum;
   }
 }
 
-HostOps::Chosen HostOps::choose_by_sample(const Sending& tensors, const Rooms& rooms,
-                                          const EntryFormat& format,
-                                          const std::vector<KeptValues*>& kept) {
-  for (std::size_t t = 0; t < rooms.size(); ++t) {
-    const std::vector<float>& r = kept[t]->next();
-    Picking& room = *rooms[t];
-    const std::size_t target = to_index(format.most_of(static_cast<std::int64_t>(r.size())));
-    const std::uint64_t key = tensors.items[t].input.keys.own;
-    select_about(r, target, sampled_threshold(r, format.density, key, room.sample), room.sent);
-    if (room.sent.size() > target) room.sent.keep(cut_of_largest(room.sent.values(), target));
-  }
-  return rooms;
+HostOps::Chosen HostOps::choose_by_sample(const Sending& tensor, Picking& room,
+                                          const EntryFormat& format, KeptValues& kept) {
+  const std::vector<float>& r = kept.next();
+  const std::size_t target = to_index(format.most_of(static_cast<std::int64_t>(r.size())));
+  const std::uint64_t key = tensor.keys.own;
+  select_about(r, target, sampled_threshold(r, format.density, key, room.sample), room.sent);
+  if (room.sent.size() > target) room.sent.keep(cut_of_largest(room.sent.values(), target));
+  return room;
 }
 
-void HostOps::clear(const Chosen& sent, const std::vector<KeptValues*>& kept) {
-  for (std::size_t t = 0; t < kept.size(); ++t) clear_sent(sent[t]->sent, kept[t]->next());
+void HostOps::clear(const Chosen& chosen, KeptValues& kept) {
+  clear_sent(chosen.sent, kept.next());
 }
 
-void HostOps::add_momentum(const Arriving& tensors, const std::vector<KeptValues*>& kept,
-                           const DenseMomentum& rule) {
-  for (std::size_t t = 0; t < kept.size(); ++t) {
-    const std::span<float> mean = tensors.items[t].mean;
-    const float* u = kept[t]->now().data();
-    float* next = kept[t]->next().data();
-    for (std::size_t i = 0; i < mean.size(); ++i) {
-      const float g = mean[i];
-      next[i] = rule.nesterov ? rule.keep * (u[i] + g) : rule.keep * u[i] + rule.take * g;
-      mean[i] = rule.nesterov ? next[i] + g : next[i];
-    }
+void HostOps::add_momentum(const Arriving& tensor, KeptValues& kept, const DenseMomentum& rule) {
+  const std::span<float> mean = tensor.mean;
+  const float* u = kept.now().data();
+  float* next = kept.next().data();
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    const float g = mean[i];
+    next[i] = rule.nesterov ? rule.keep * (u[i] + g) : rule.keep * u[i] + rule.take * g;
+    mean[i] = rule.nesterov ? next[i] + g : next[i];
   }
 }
 

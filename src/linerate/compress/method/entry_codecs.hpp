@@ -129,13 +129,13 @@ class EntryCodec : public Ops::Codec {
     Ops::send_entries(tensors, chosen(tensors), format_);
   }
   void decode_all(int, const typename Ops::Arriving& tensors) override {
-    this->note_damage(Ops::average_entries(tensors, format_));
+    Ops::average_entries(tensors, format_);
   }
 
  protected:
   virtual typename Ops::Chosen chosen(const typename Ops::Sending& tensors) = 0;
 
-  auto rooms(const auto& tensors) { return kept_of(tensors, &EntryCodec::room_); }
+  decltype(auto) rooms(const auto& tensors) { return kept_of(tensors, &EntryCodec::room_); }
   EntryFormat& format() { return format_; }
 
  private:
@@ -231,12 +231,13 @@ class DgcCodec final : public EntryCodec<Ops> {
  private:
   /// Entries that are sent leave both the accumulation and the momentum.
   typename Ops::Chosen chosen(const typename Ops::Sending& tensors) override {
-    const int phase = tensors.phase_of_step();
+    const int phase = tensors.phase;
     this->format().density = phase < 0 ? settings_.density : densities_.at(to_index(phase));
-    const auto u = kept_of(tensors, &DgcCodec::momentum_);
-    const auto r = kept_of(tensors, &DgcCodec::accumulated_);
+    auto&& u = kept_of(tensors, &DgcCodec::momentum_);
+    auto&& r = kept_of(tensors, &DgcCodec::accumulated_);
     Ops::accumulate(tensors, u, r, settings_);
-    auto sent = Ops::choose_by_sample(tensors, this->rooms(tensors), this->format(), r);
+    typename Ops::Chosen sent =
+        Ops::choose_by_sample(tensors, this->rooms(tensors), this->format(), r);
     Ops::clear(sent, u);
     Ops::clear(sent, r);
     return sent;

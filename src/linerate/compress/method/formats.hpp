@@ -26,6 +26,10 @@ struct EntryFormat {
   std::int64_t most_of(std::int64_t elements) const { return most(density, elements); }
 };
 
+/// Values as they are: used in place of another format if compression does not pay. Payloads are
+/// gathered or summed.
+struct DenseFormat {};
+
 // Signed powers of two: what natural sends.
 
 /// Both are padded with zeros to 4 bytes.
@@ -123,14 +127,14 @@ class HalfCodec final : public Ops::Codec {
   HalfCodec(const typename Ops::Making& making, DType half) : Ops::Codec(making), half_(half) {}
 
   void encode_all(int, const typename Ops::Sending& tensors) override {
-    scale_ = tensors.loss_scale().value_or(1);
-    const auto ranks = static_cast<float>(tensors.ranks());
+    scale_ = tensors.loss_scale.value_or(1);
+    const auto ranks = static_cast<float>(tensors.ranks);
     is_beyond_ = typename Ops::Flag();
     if (!tensors.keeps_residual()) return Ops::narrow(tensors, half_, scale_ / ranks);
-    const float limit = half_limit(half_, tensors.ranks()) / scale_;
+    const float limit = half_limit(half_, tensors.ranks) / scale_;
     const auto is_beyond =
         Ops::narrow_and_keep(tensors, half_, {scale_ / ranks, ranks / scale_, limit});
-    if (tensors.loss_scale()) is_beyond_ = is_beyond;
+    if (tensors.loss_scale) is_beyond_ = is_beyond;
   }
   void decode_all(int, const typename Ops::Arriving& tensors) override {
     Ops::widen(tensors, half_, 1 / scale_);

@@ -118,21 +118,17 @@ std::unique_ptr<const Compressor> make_mstopk(doc::OptionReader& options) {
 
 }  // namespace
 
-HostOps::Chosen HostOps::choose_by_halving(const Sending& tensors, const Rooms& rooms,
+HostOps::Chosen HostOps::choose_by_halving(const Sending& tensor, Picking& room,
                                            const EntryFormat& format, int halvings) {
-  for (std::size_t t = 0; t < rooms.size(); ++t) {
-    const Input& input = tensors.items[t].input;
-    Selection& sent = rooms[t]->sent;
-    Moments moments;
-    add_and_take(input, [&](std::span<const float> part) { moments.add(part); });
-    const std::span<const float> v = corrected(input);
-    const std::size_t k = to_index(format.most_of(static_cast<std::int64_t>(v.size())));
-    Counter counter(v, sent);
-    const Bracket found = bisect(moments, k, halvings, counter);
-    counter.pick(found.upper.count == k ? found.upper.least : found.lower.least);
-    if (sent.size() > k) keep_run(found, k, random_unit(input.keys.own, 0), sent);
-  }
-  return rooms;
+  Moments moments;
+  add_and_take(tensor, [&](std::span<const float> part) { moments.add(part); });
+  const std::span<const float> v = corrected(tensor);
+  const std::size_t k = to_index(format.most_of(static_cast<std::int64_t>(v.size())));
+  Counter counter(v, room.sent);
+  const Bracket found = bisect(moments, k, halvings, counter);
+  counter.pick(found.upper.count == k ? found.upper.least : found.lower.least);
+  if (room.sent.size() > k) keep_run(found, k, random_unit(tensor.keys.own, 0), room.sent);
+  return room;
 }
 
 CompressorLine compressor_mstopk() {

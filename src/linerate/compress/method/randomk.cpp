@@ -29,36 +29,29 @@ std::unique_ptr<const Compressor> make_randomk(doc::OptionReader& options) {
 
 }  // namespace
 
-void HostOps::send_drawn(const Sending& tensors, const std::vector<Drawn*>& drawn, double density,
-                         Places places) {
-  for (std::size_t t = 0; t < drawn.size(); ++t) {
-    auto& [input, payload, sent] = tensors.items[t];
-    const auto n = static_cast<std::int64_t>(input.gradient.size());
-    HostOps::Drawn& indices = *drawn[t];
-    indices.resize(to_index(entries_of(density, n)));
-    draw_places(input.keys.shared, to_index(n), places, 0, std::span(indices));
-    add_residual(input);
-    const std::span<const float> v = corrected(input);
-    const double unbiased = static_cast<double>(n) / static_cast<double>(indices.size());
-    const float scale = input.residual.empty() ? static_cast<float>(unbiased) : 1.0f;
-    for (std::size_t j = 0; j < indices.size(); ++j)
-      write_at(payload, 4 * j, v[indices[j]] * scale + 0.0f);
-    if (!input.residual.empty())
-      for (const std::uint32_t i : indices) input.residual[i] = 0;
-    sent = 4 * indices.size();
-  }
+void HostOps::send_drawn(const Sending& tensor, Drawn& indices, double density, Places places) {
+  const Input& input = tensor;
+  const auto n = static_cast<std::int64_t>(tensor.elements());
+  indices.resize(to_index(entries_of(density, n)));
+  draw_places(input.keys.shared, to_index(n), places, 0, std::span(indices));
+  add_residual(input);
+  const std::span<const float> v = corrected(input);
+  const double unbiased = static_cast<double>(n) / static_cast<double>(indices.size());
+  const float scale = input.residual.empty() ? static_cast<float>(unbiased) : 1.0f;
+  for (std::size_t j = 0; j < indices.size(); ++j)
+    write_at(tensor.payload, 4 * j, v[indices[j]] * scale + 0.0f);
+  if (!input.residual.empty())
+    for (const std::uint32_t i : indices) input.residual[i] = 0;
+  tensor.sent = 4 * indices.size();
 }
 
-void HostOps::average_drawn(const Arriving& tensors, const std::vector<Drawn*>& drawn, double) {
-  for (std::size_t t = 0; t < drawn.size(); ++t) {
-    const auto& [arrived, mean] = tensors.items[t];
-    const HostOps::Drawn& indices = *drawn[t];
-    check_sum(arrived, 4 * indices.size(), "randomk");
-    const float share = 1.0f / static_cast<float>(arrived.ranks);
-    std::fill(mean.begin(), mean.end(), 0.0f);
-    for (std::size_t j = 0; j < indices.size(); ++j)
-      mean[indices[j]] = read_at<float>(arrived.payloads[0], 4 * j) * share;
-  }
+void HostOps::average_drawn(const Arriving& tensor, Drawn& indices, double) {
+  const std::span<float> mean = tensor.mean;
+  check_sum(tensor, 4 * indices.size(), "randomk");
+  const float share = 1.0f / static_cast<float>(tensor.ranks);
+  std::fill(mean.begin(), mean.end(), 0.0f);
+  for (std::size_t j = 0; j < indices.size(); ++j)
+    mean[indices[j]] = read_at<float>(tensor.payloads[0], 4 * j) * share;
 }
 
 CompressorLine compressor_randomk() {

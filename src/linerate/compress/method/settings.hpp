@@ -93,14 +93,28 @@ int read_bits(doc::OptionReader& options, std::initializer_list<int> allowed, in
 /// bucket=128: a power of two, 32 to 4096 elements. Throws UsageError.
 std::size_t read_bucket(doc::OptionReader& options, std::int64_t otherwise);
 
-// Helps codecs that are written over a back end with a call that has all tensors of a bucket.
+// Helps codecs that are written over a back end, whose call has one tensor or all of a bucket.
 
-/// A member of each codec of a call, by tensor.
+/// A member of the codec of a call's tensor, or pointers to those of all its codecs, by tensor: the
+/// back end's OfAll<Member>.
 template <class Member, class Of, class Call>
-std::vector<Member*> kept_of(const Call& tensors, Member Of::*member) {
-  std::vector<Member*> all;
-  for (auto* const codec : tensors.codecs) all.push_back(&(static_cast<Of&>(*codec).*member));
-  return all;
+decltype(auto) kept_of(const Call& tensors, Member Of::*member) {
+  if constexpr (requires { tensors.codec; }) {
+    return (static_cast<Of&>(*tensors.codec).*member);
+  } else {
+    std::vector<Member*> all;
+    for (auto* const codec : tensors.codecs) all.push_back(&(static_cast<Of&>(*codec).*member));
+    return all;
+  }
+}
+/// work(kept) for what kept_of() gives.
+template <class T, class Work>
+void for_each_kept(Kept<T>& one, Work work) {
+  work(one);
+}
+template <class T, class Work>
+void for_each_kept(const std::vector<Kept<T>*>& all, Work work) {
+  for (Kept<T>* const one : all) work(*one);
 }
 
 }  // namespace linerate::compress

@@ -153,12 +153,10 @@ std::unique_ptr<const Compressor> make_sidco(doc::OptionReader& options) {
 
 }  // namespace
 
-HostOps::Chosen HostOps::choose_by_fit(const Sending& tensors, const Rooms& rooms,
-                                       const std::vector<Kept<StageControl>*>& controls,
-                                       const SidcoSettings& settings) {
-  for (std::size_t t = 0; t < rooms.size(); ++t)
-    FittedSelection(tensors.items[t].input, settings, *rooms[t], *controls[t]);
-  return rooms;
+HostOps::Chosen HostOps::choose_by_fit(const Sending& tensor, Picking& room,
+                                       Kept<StageControl>& control, const SidcoSettings& settings) {
+  FittedSelection(tensor, settings, room, control);
+  return room;
 }
 
 CompressorLine compressor_sidco() {

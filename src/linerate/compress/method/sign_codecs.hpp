@@ -28,7 +28,7 @@ class SignSgdCodec final : public Ops::Codec {
     Ops::send_signs(tensors, sent);
   }
   void decode_all(int, const typename Ops::Arriving& tensors) override {
-    this->note_damage(Ops::vote(tensors, "signsgd"));
+    Ops::vote(tensors, "signsgd");
   }
   std::vector<StateField> state() override {
     if (!(beta_ > 0)) return {};
@@ -77,18 +77,18 @@ class OneBitAdamCodec final : public Ops::Codec {
 
   /// In the dense phase the residual that another method may have left is sent as well.
   void encode_all(int, const typename Ops::Sending& tensors) override {
-    is_dense_ = begins_dense_ && tensors.phase_of_step() == 0;
-    if (is_dense_) return Ops::send_values(tensors);
+    is_dense_ = begins_dense_ && tensors.phase == 0;
+    if (is_dense_) return Ops::send(tensors, DenseFormat());
     const auto own = Ops::averaged(kept(tensors), kept_of(tensors, &OneBitAdamCodec::room_),
                                    Ops::gradients(tensors), beta_);
     Ops::send_scaled_signs(tensors, own, format_);
   }
   void decode_all(int, const typename Ops::Arriving& tensors) override {
     if (is_dense_) {
-      this->note_damage(Ops::read_finite_means(tensors, format_.method));
+      Ops::read_finite_means(tensors, format_.method);
       Ops::average(kept(tensors), Ops::means(tensors), beta_);
     } else {
-      this->note_damage(Ops::receive(tensors, format_));
+      Ops::receive(tensors, format_);
       Ops::keep(kept(tensors), Ops::means(tensors));
     }
   }
@@ -98,7 +98,7 @@ class OneBitAdamCodec final : public Ops::Codec {
   }
 
  private:
-  auto kept(const auto& tensors) { return kept_of(tensors, &OneBitAdamCodec::momentum_); }
+  decltype(auto) kept(const auto& tensors) { return kept_of(tensors, &OneBitAdamCodec::momentum_); }
 
   double beta_;
   bool begins_dense_;  // phase 0 does
@@ -109,7 +109,7 @@ class OneBitAdamCodec final : public Ops::Codec {
 };
 
 /// A codec of one pass each way that keeps nothing but the residual. Its formats are codes on
-/// grids, powers of two, scaled signs and two bits an element.
+/// grids, powers of two, scaled signs, two bits an element, and values as they are.
 template <class Ops, class Format>
 class FormatCodec final : public Ops::Codec {
  public:
@@ -120,23 +120,11 @@ class FormatCodec final : public Ops::Codec {
     Ops::send(tensors, format_);
   }
   void decode_all(int, const typename Ops::Arriving& tensors) override {
-    this->note_damage(Ops::receive(tensors, format_));
+    Ops::receive(tensors, format_);
   }
 
  private:
   Format format_;
-};
-
-/// Used in place of another codec if compression does not pay. Payloads are gathered or summed.
-template <class Ops>
-class DenseCodec final : public Ops::Codec {
- public:
-  explicit DenseCodec(const typename Ops::Making& making) : Ops::Codec(making) {}
-
-  void encode_all(int, const typename Ops::Sending& tensors) override { Ops::send_values(tensors); }
-  void decode_all(int, const typename Ops::Arriving& tensors) override {
-    this->note_damage(Ops::average_values(tensors, "dense"));
-  }
 };
 
 // The codecs that send a matrix as a product of two thin ones, over either back end. The back end
@@ -169,8 +157,7 @@ class PowerSgdCodec final : public Ops::Codec {
     factors_.write_products(tensors);
     factors_.redraw_vanished(Side::right);
     factors_.leave(Side::right, kept_of(tensors, &PowerSgdCodec::q_));
-    for (Kept<std::uint64_t>* const is_warm : kept_of(tensors, &PowerSgdCodec::is_warm_))
-      is_warm->next() = 1;
+    for_each_kept(kept_of(tensors, &PowerSgdCodec::is_warm_), [](auto& kept) { kept.next() = 1; });
   }
   std::vector<StateField> state() override {
     return {Ops::field("q", Passing::same, q_), {"is_warm", Passing::same, is_warm_}};
@@ -198,7 +185,7 @@ class AcpSgdCodec final : public Ops::Codec {
         q_(Ops::kept_zeros(making, size_.rank * size_.columns)) {}
 
   void encode_all(int, const typename Ops::Sending& tensors) override {
-    const int phase = tensors.phase_of_step();
+    const int phase = tensors.phase;
     const bool is_left = phase < 0 ? steps_.now() % 2 == 0 : phase == left_;
     sent_ = is_left ? Side::left : Side::right;
     factors_.begin(kept_of(tensors, &AcpSgdCodec::size_));
@@ -210,8 +197,8 @@ class AcpSgdCodec final : public Ops::Codec {
     factors_.receive(sent_, tensors, "acpsgd", Taken::mean);
     factors_.write_products(tensors);
     for (const Side side : {Side::left, Side::right}) factors_.leave(side, kept(side, tensors));
-    for (Kept<std::uint64_t>* const steps : kept_of(tensors, &AcpSgdCodec::steps_))
-      steps->next() = steps->now() + 1;
+    for_each_kept(kept_of(tensors, &AcpSgdCodec::steps_),
+                  [](auto& kept) { kept.next() = kept.now() + 1; });
   }
   std::vector<StateField> state() override {
     return {Ops::field("p", Passing::same, p_),
@@ -220,7 +207,7 @@ class AcpSgdCodec final : public Ops::Codec {
   }
 
  private:
-  auto kept(Side side, const auto& tensors) {
+  decltype(auto) kept(Side side, const auto& tensors) {
     return kept_of(tensors, side == Side::left ? &AcpSgdCodec::p_ : &AcpSgdCodec::q_);
   }
 

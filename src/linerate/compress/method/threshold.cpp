@@ -89,43 +89,32 @@ std::unique_ptr<const Compressor> make_threshold(doc::OptionReader& options) {
 
 }  // namespace
 
-HostOps::Chosen HostOps::choose_from(const Sending& tensors, const Rooms& rooms,
+HostOps::Chosen HostOps::choose_from(const Sending& tensor, Picking& room,
                                      const EntryFormat& format, std::optional<float> tau,
-                                     const std::vector<KeptNumber*>& taus) {
-  for (std::size_t t = 0; t < rooms.size(); ++t) {
-    const Input& input = tensors.items[t].input;
-    const auto n = static_cast<std::int64_t>(input.gradient.size());
-    const std::size_t most = to_index(format.most_of(n)),
-                      k = to_index(entries_of(format.density, n));
-    Picking& room = *rooms[t];
-    room.sent.clear();
-    room.is_all = !(tau ? add_and_select(input, magnitude_bits(*tau), most, room.sent)
-                        : select_by_density(input, most, k, room.sent, *taus[t]));
-  }
-  return rooms;
+                                     KeptNumber& kept_tau) {
+  const auto n = static_cast<std::int64_t>(tensor.elements());
+  const std::size_t most = to_index(format.most_of(n)), k = to_index(entries_of(format.density, n));
+  room.sent.clear();
+  room.is_all = !(tau ? add_and_select(tensor, magnitude_bits(*tau), most, room.sent)
+                      : select_by_density(tensor, most, k, room.sent, kept_tau));
+  return room;
 }
 
-void HostOps::send(const Sending& tensors, const TwoBitFormat& format) {
-  for (auto& [input, payload, sent] : tensors.items) {
-    encode_two_bit(input, format.tau, payload.data());
-    sent = to_index(two_bit_bytes(static_cast<std::int64_t>(input.gradient.size())));
-  }
+void HostOps::send(const Sending& tensor, const TwoBitFormat& format) {
+  encode_two_bit(tensor, format.tau, tensor.payload.data());
+  tensor.sent = to_index(two_bit_bytes(static_cast<std::int64_t>(tensor.elements())));
 }
 
-HostOps::Damage HostOps::receive(const Arriving& tensors, const TwoBitFormat& format) {
-  for (const auto& item : tensors.items) {
-    const Arrived& arrived = item.arrived;
-    const auto n = static_cast<std::int64_t>(item.mean.size());
-    check_gathered(arrived, to_index(two_bit_bytes(n)), "threshold");
-    for (std::size_t r = 0; r < arrived.payloads.size(); ++r)
-      if (!is_two_bit(arrived.payloads[r], item.mean.size()))
-        refuse_payload("threshold", r, "expected codes 0, 1 and 2 and zeros after them");
-    compress::average(arrived, item.mean,
-                      [&](std::size_t r, std::size_t first, std::span<float> out) {
-                        add_two_bit(arrived.payloads[r].subspan(first / 4), format.tau, out);
-                      });
-  }
-  return {};
+void HostOps::receive(const Arriving& tensor, const TwoBitFormat& format) {
+  const std::span<float> mean = tensor.mean;
+  const auto& payloads = tensor.payloads;
+  check_gathered(tensor, to_index(two_bit_bytes(std::ssize(mean))), "threshold");
+  for (std::size_t r = 0; r < payloads.size(); ++r)
+    if (!is_two_bit(payloads[r], mean.size()))
+      refuse_payload("threshold", r, "expected codes 0, 1 and 2 and zeros after them");
+  compress::average(tensor, mean, [&](std::size_t r, std::size_t first, std::span<float> out) {
+    add_two_bit(payloads[r].subspan(first / 4), format.tau, out);
+  });
 }
 
 CompressorLine compressor_threshold() {

@@ -21,14 +21,11 @@ std::unique_ptr<const Compressor> largest_entries(double density, int halvings) 
                    .choice = CodecWith<TopKCodec, double, int>{{density, halvings}}});
 }
 
-HostOps::Chosen HostOps::choose_largest(const Sending& tensors, const Rooms& rooms,
+HostOps::Chosen HostOps::choose_largest(const Sending& tensor, Picking& room,
                                         const EntryFormat& format) {
-  for (std::size_t t = 0; t < rooms.size(); ++t) {
-    const Input& input = tensors.items[t].input;
-    const auto n = static_cast<std::int64_t>(input.gradient.size());
-    add_and_select_largest(input, to_index(format.most_of(n)), rooms[t]->sent);
-  }
-  return rooms;
+  const auto n = static_cast<std::int64_t>(tensor.elements());
+  add_and_select_largest(tensor, to_index(format.most_of(n)), room.sent);
+  return room;
 }
 
 CompressorLine compressor_topk() {

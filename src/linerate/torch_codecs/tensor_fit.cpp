@@ -16,6 +16,7 @@
 namespace linerate::torch_codecs {
 namespace {
 
+using compress::SidcoFit;
 using compress::SidcoSearch;
 using compress::SidcoSettings;
 
@@ -32,19 +33,13 @@ Sums on_host(const std::vector<at::Tensor>& by_tensor) {
   return sums;
 }
 
-/// What is wanted of a tensor, and how it is fitted.
-struct Fit {
-  std::int64_t positive = 0;
-  std::uint32_t least = compress::kNoMagnitude;  // none fits
-};
-
 /// Rows added up, f64[tensors] each.
 std::vector<at::Tensor> summed(const Magnitudes& of, const std::vector<at::Tensor>& of_rows) {
   return of.table(at::stack(of_rows), 0).sum(2).unbind(0);
 }
 
 std::vector<SidcoSearch> begun(const Magnitudes& of, const std::vector<int>& stages,
-                               const SidcoSettings& settings, std::vector<Fit>& fits) {
+                               const SidcoSettings& settings) {
   const at::Tensor is_positive = of.bits() > 0;
   at::Tensor x = of.x.abs().to(at::kDouble);
   std::vector<at::Tensor> rows = {is_positive.sum(1).to(at::kDouble), x.sum(1)};
@@ -59,7 +54,6 @@ std::vector<SidcoSearch> begun(const Magnitudes& of, const std::vector<int>& sta
     if (sum[0] > 0)
       moments = {sum[1] / sum[0], compress::variance_of(sum[1], sum[2], sum[0]),
                  sum.size() > 3 ? sum[3] / sum[0] : 0};
-    fits[t].positive = static_cast<std::int64_t>(sum[0]);
     searches.emplace_back(settings.fit, moments, static_cast<std::uint64_t>(sum[0]),
                           to_index(of.rows.places[t].elements), settings.density, stages[t]);
   }
@@ -102,11 +96,10 @@ std::vector<compress::TailFit> tails_of(const Magnitudes& of,
 }
 
 /// All tensors' searches, a stage of all of them at a time.
-std::vector<Fit> fitted(const TensorOps::Values& v, const std::vector<int>& stages,
-                        const SidcoSettings& settings) {
+std::vector<SidcoFit> fitted(const TensorOps::Values& v, const std::vector<int>& stages,
+                             const SidcoSettings& settings) {
   const Magnitudes of(v);
-  std::vector<Fit> fits(v.size());
-  std::vector<SidcoSearch> searches = begun(of, stages, settings, fits);
+  std::vector<SidcoSearch> searches = begun(of, stages, settings);
   const auto is_over = [](const SidcoSearch& one) { return one.is_over(); };
   while (!std::all_of(searches.begin(), searches.end(), is_over)) {
     std::vector<std::uint32_t> least;
@@ -116,8 +109,7 @@ std::vector<Fit> fitted(const TensorOps::Values& v, const std::vector<int>& stag
     for (std::size_t t = 0; t < searches.size(); ++t)
       if (!searches[t].is_over()) searches[t].take(tails[t]);
   }
-  for (std::size_t t = 0; t < searches.size(); ++t) fits[t].least = searches[t].least();
-  return fits;
+  return mapped(searches, &SidcoSearch::found);
 }
 
 bool is_sampled(const at::Tensor& v) { return to_index(v.numel()) >= compress::kSampledFrom; }
@@ -142,50 +134,39 @@ std::vector<T> those(const std::vector<T>& all, const std::vector<std::size_t>& 
 
 }  // namespace
 
-/// As FittedSelection of compress/method/sidco.cpp, for all tensors of a bucket. Tensors whose
-/// selection must be mended are collected, and their largest magnitudes are picked in one more
-/// pass.
+/// As the host's, for all tensors of a bucket. Tensors that send their largest magnitudes are
+/// collected, and these are picked in one more pass.
 TensorOps::Chosen TensorOps::choose_by_fit(const Sending& tensors, OfAll<Picking>,
                                            OfAll<compress::Kept<compress::StageControl>> controls,
                                            const SidcoSettings& settings) {
   const Values v = corrected(tensors);
-  const auto stages = mapped(controls, [&](const auto* control) {
-    return settings.stages > 0 ? settings.stages : control->now().stages;
-  });
+  const auto stages = mapped(
+      controls, [&](const auto* control) { return compress::sidco_stages(settings, *control); });
   const Values looked_at =
       mapped(v, [](const at::Tensor& one) { return is_sampled(one) ? sample_of(one) : one; });
-  std::vector<Fit> fits = fitted(looked_at, stages, settings);
+  std::vector<SidcoFit> fits = fitted(looked_at, stages, settings);
   // A large tensor whose sample fits nothing is looked at whole.
   std::vector<std::size_t> again;
-  for (std::size_t t = 0; t < v.size(); ++t)
-    if (is_sampled(v[t]) && fits[t].least == compress::kNoMagnitude) again.push_back(t);
-  std::vector<bool> by_sample = mapped(v, is_sampled);
+  for (std::size_t t = 0; t < v.size(); ++t) {
+    fits[t].by_sample = is_sampled(v[t]);
+    if (fits[t].by_sample && fits[t].least == compress::kNoMagnitude) again.push_back(t);
+  }
   if (!again.empty()) {
-    const std::vector<Fit> whole = fitted(those(v, again), those(stages, again), settings);
-    for (std::size_t i = 0; i < again.size(); ++i)
-      fits[again[i]] = whole[i], by_sample[again[i]] = false;
+    const std::vector<SidcoFit> whole = fitted(those(v, again), those(stages, again), settings);
+    for (std::size_t i = 0; i < again.size(); ++i) fits[again[i]] = whole[i];
   }
 
   const auto of = std::make_shared<Magnitudes>(v);
-  const at::Tensor mask = of->reach(listed_bits(mapped(fits, &Fit::least), of->x));
+  const at::Tensor mask = of->reach(listed_bits(mapped(fits, &SidcoFit::least), of->x));
   const at::Tensor on_the_host = of->count(mask).cpu().to(at::kLong);
   const auto* reached = on_the_host.data_ptr<std::int64_t>();
-  std::vector<std::int64_t> counts(v.size());
+  std::vector<std::int64_t> counts;
   std::vector<std::size_t> mended;  // by their largest magnitudes
   for (std::size_t t = 0; t < v.size(); ++t) {
-    const std::int64_t n = v[t].numel(), k = compress::entries_of(settings.density, n);
-    if (fits[t].least == compress::kNoMagnitude) {
-      counts[t] = std::min(k, fits[t].positive);
-      if (counts[t] > 0) mended.push_back(t);
-      continue;
-    }
-    const bool is_no_sample =
-        by_sample[t] && reached[t] > n / static_cast<std::int64_t>(compress::kMostPicked);
-    const std::int64_t selected =
-        is_no_sample ? std::min(compress::sidco_capacity(k), n) : reached[t];
-    counts[t] = compress::sidco_count(
-        settings, k, selected, by_sample[t] ? k : std::min(k, fits[t].positive), *controls[t]);
-    if (is_no_sample || counts[t] != reached[t]) mended.push_back(t);
+    const compress::SidcoSent sent =
+        compress::sidco_sent(settings, v[t].numel(), fits[t], reached[t], *controls[t]);
+    counts.push_back(sent.count);
+    if (sent.are_largest) mended.push_back(t);
   }
   if (!mended.empty()) {
     const Magnitudes some(those(v, mended));

@@ -31,7 +31,7 @@ inline constexpr double kFirstRatio = 0.25;
 inline constexpr std::size_t kSampledFrom = 1 << 20, kStretch = 512, kSampledRun = 64;
 /// If more than this part of a tensor is above a sample's threshold, the sample was not like the
 /// tensor.
-inline constexpr std::size_t kMostPicked = 8;  // 1 / kMostPicked
+inline constexpr std::int64_t kMostPicked = 8;  // 1 / kMostPicked
 
 /// Most entries that are sent for k wanted.
 constexpr std::int64_t sidco_capacity(std::int64_t k) { return (13 * k + 9) / 10; }
@@ -45,6 +45,13 @@ inline std::uint32_t sidco_bits_of(double threshold) {
   const auto nearest = static_cast<float>(threshold);
   return std::isfinite(nearest) ? magnitude_bits(nearest) + 1 : kNoMagnitude;
 }
+
+/// What a search found in a tensor, or in a sample of it.
+struct SidcoFit {
+  std::int64_t positive = 0;           // magnitudes above 0
+  std::uint32_t least = kNoMagnitude;  // to send; kNoMagnitude: nothing fits
+  bool by_sample = false;
+};
 
 /// Finds the least magnitude to send, stage by stage. One fit over all magnitudes is bad far out in
 /// the tail. So the first stage looks for the threshold of a quarter, and each later stage fits
@@ -60,7 +67,7 @@ class SidcoSearch {
   /// wanted.
   SidcoSearch(TailDistribution fit, const FitMoments& x, std::uint64_t positive, std::size_t n,
               double density, int wanted_stages)
-      : fit_(fit) {
+      : fit_(fit), positive_(static_cast<std::int64_t>(positive)) {
     // Magnitudes that differ by less than f32 shows fit no distribution.
     const bool all_equal = x.variance <= 1e-14 * x.mean * x.mean;
     if (positive < kLeastForFit || all_equal) return;
@@ -74,6 +81,7 @@ class SidcoSearch {
   /// Bits of the least magnitude to send, or to fit the tail of; kNoMagnitude if none fits.
   std::uint32_t least() const { return least_; }
   bool is_over() const { return stages_left_ <= 0; }
+  SidcoFit found() const { return {positive_, least_}; }
   /// Takes in the moments of the magnitudes that reach least().
   void take(const TailFit& tail) {
     if (tail.count < 2) {
@@ -93,25 +101,42 @@ class SidcoSearch {
   }
 
   TailDistribution fit_;
+  std::int64_t positive_;
   double ratio_ = 1;
   std::uint32_t least_ = kNoMagnitude;
   int stages_left_ = 0;
 };
 
-/// How many entries are sent, where `selected` elements reach the threshold and about k should. The
-/// largest are sent if too many were selected. The `wanted` largest are sent if less than half of
-/// them were, as happens when gradients become much smaller than the residual. A caller who set the
-/// stages asked for that fit, so its few entries are then sent as they are. The share that was
-/// selected adjusts the stages of later steps.
-inline std::int64_t sidco_count(const SidcoSettings& settings, std::int64_t k,
-                                std::int64_t selected, std::int64_t wanted,
-                                Kept<StageControl>& kept) {
+/// The stages that a tensor is searched in.
+inline int sidco_stages(const SidcoSettings& settings, const Kept<StageControl>& control) {
+  return settings.stages > 0 ? settings.stages : control.now().stages;
+}
+
+/// How many entries are sent, and whether they are the tensor's largest in place of all that reach
+/// the fitted magnitude.
+struct SidcoSent {
+  std::int64_t count = 0;
+  bool are_largest = false;
+};
+/// `reached` of n elements reach it, and about k should. If nothing fits, the k largest are sent.
+/// The largest are also sent if too many reach it, or so many that the sample was none. The k
+/// largest are sent if less than half of k reach it, as happens when gradients become much smaller
+/// than the residual. A caller who set the stages asked for that fit, so its few entries are then
+/// sent as they are. The share that reaches it adjusts the stages of later steps.
+inline SidcoSent sidco_sent(const SidcoSettings& settings, std::int64_t n, const SidcoFit& fit,
+                            std::int64_t reached, Kept<StageControl>& kept) {
+  const std::int64_t k = entries_of(settings.density, n), most = std::min(sidco_capacity(k), n);
+  const std::int64_t wanted = fit.by_sample ? k : std::min(k, fit.positive);
+  if (fit.least == kNoMagnitude) return {wanted, wanted > 0};
+  const bool is_no_sample = fit.by_sample && reached > n / kMostPicked;
+  const std::int64_t selected = is_no_sample ? most : reached;
   StageControl control = kept.now();
   control.observe(static_cast<double>(selected) / static_cast<double>(k),
                   sidco_most_stages(settings.density));
   kept.next() = control;
   const bool are_few = settings.stages == 0 && 2 * selected < wanted;
-  return are_few ? wanted : std::min(selected, sidco_capacity(k));
+  const std::int64_t count = are_few ? wanted : std::min(selected, most);
+  return {count, is_no_sample || count != reached};
 }
 
 // The codecs that send some elements of a tensor, over either back end. A codec decides which

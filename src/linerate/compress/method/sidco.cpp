@@ -15,56 +15,32 @@
 namespace linerate::compress {
 namespace {
 
-/// One tensor's selection. Moments give a threshold (SidcoSearch), the threshold picks entries, and
-/// their number adjusts the stages of later steps (StageControl). A large tensor is first tried
-/// with a sample. If the sample fits no distribution, the whole tensor is used.
+/// Of each stretch a run of v, before v is formed.
+void take_sample(const Input& input, std::vector<float>& sample) {
+  const std::size_t stretches = input.gradient.size() / kStretch;
+  sample.resize(stretches * kSampledRun);
+  for (std::size_t j = 0; j < stretches; ++j) {
+    const std::size_t first =
+        j * kStretch + kSampledRun * random_below(0, j, kStretch / kSampledRun);
+    const float* g = input.gradient.data() + first;
+    float* out = &sample[j * kSampledRun];
+    std::copy(g, g + kSampledRun, out);
+    if (input.residual.empty()) continue;
+    for (std::size_t i = 0; i < kSampledRun; ++i) out[i] += input.residual[first + i];
+  }
+}
+
+/// Searches v, and picks what reaches the magnitude that is found.
 class FittedSelection {
  public:
-  FittedSelection(const Input& input, const SidcoSettings& settings, HostOps::Picking& room,
-                  Kept<StageControl>& control)
-      : settings_(settings),
-        k_(to_index(
-            entries_of(settings.density, static_cast<std::int64_t>(input.gradient.size())))),
-        capacity_(to_index(sidco_capacity(static_cast<std::int64_t>(k_)))),
-        control_(control),
-        sample_(room.sample),
-        sent_(room.sent) {
-    if (!select_by_sample(input)) select_by_all(input);
-  }
+  FittedSelection(const SidcoSettings& settings, int stages, Selection& sent)
+      : settings_(settings), stages_(stages), sent_(sent) {}
 
- private:
-  /// False, and nothing done, if the tensor is small or its sample fits no distribution.
-  bool select_by_sample(const Input& input) {
-    const std::size_t n = input.gradient.size();
-    if (n < kSampledFrom) return false;
-    take_sample(input);
-    take_moments([&](auto add) { add(std::span<const float>(sample_)); });
-    const std::uint32_t least = threshold(sample_);
-    if (least == kNoMagnitude) return false;
-    sent_.clear();
-    if (!add_and_select(input, least, n / kMostPicked, sent_))  // the sample was none
-      select_largest(corrected(input), capacity_, sent_);
-    observe_and_mend(corrected(input), k_);
-    return true;
-  }
-
-  void take_sample(const Input& input) {
-    const std::size_t stretches = input.gradient.size() / kStretch;
-    sample_.resize(stretches * kSampledRun);
-    for (std::size_t j = 0; j < stretches; ++j) {
-      const std::size_t first =
-          j * kStretch + kSampledRun * random_below(0, j, kStretch / kSampledRun);
-      const float* g = input.gradient.data() + first;
-      float* out = &sample_[j * kSampledRun];
-      std::copy(g, g + kSampledRun, out);
-      if (input.residual.empty()) continue;
-      for (std::size_t i = 0; i < kSampledRun; ++i) out[i] += input.residual[first + i];
-    }
-  }
-
-  /// Of all x = |v| > 0. `visit` calls its argument with each part of v.
+  /// `visit` calls its argument with each part of v, which may be formed on the way. The second
+  /// stage's tail is large, so its moments are taken in place. The tails of later stages are a few
+  /// percent of v. They are picked out first, and stay picked.
   template <class Visit>
-  void take_moments(Visit visit) {
+  SidcoFit fit(std::span<const float> v, Visit visit) {
     const bool has_logs = settings_.fit == TailDistribution::gamma;
     Moments moments;
     LogSum logs;
@@ -72,49 +48,19 @@ class FittedSelection {
       moments.add(part);
       if (has_logs) logs.add(part);
     });
-    positive_ = moments.count();
-    x_ = {moments.mean(), moments.variance(), 0};
-    if (has_logs && positive_ > 0) x_.mean_log = logs.sum() / static_cast<double>(positive_);
-  }
-
-  void select_by_all(const Input& input) {
-    sent_.clear();
-    take_moments([&](auto add) { add_and_take(input, add); });
-    if (positive_ == 0) return;
-    const std::span<const float> v = corrected(input);
-    const std::uint32_t least = threshold(v);
-    if (least == kNoMagnitude)
-      return select_largest(v, std::min<std::size_t>(k_, positive_), sent_);
-    pick(v, least);
-    observe_and_mend(v, std::min<std::size_t>(k_, positive_));
-  }
-
-  /// Sends the largest of what is selected, or more than that (sidco_count()).
-  void observe_and_mend(std::span<const float> v, std::size_t wanted) {
-    const std::size_t selected = sent_.size();
-    const auto count = to_index(sidco_count(settings_, static_cast<std::int64_t>(k_),
-                                            static_cast<std::int64_t>(selected),
-                                            static_cast<std::int64_t>(wanted), control_));
-    if (count < selected) sent_.keep(cut_of_largest(sent_.values(), count));
-    if (count > selected) select_largest(v, count, sent_);
-  }
-
-  /// Bits of the least magnitude to send; kNoMagnitude if no distribution fits.
-  std::uint32_t threshold(std::span<const float> v) {
+    const std::uint64_t positive = moments.count();
+    FitMoments x{moments.mean(), moments.variance(), 0};
+    if (has_logs && positive > 0) x.mean_log = logs.sum() / static_cast<double>(positive);
     picked_from_ = kNoMagnitude;
-    const int wanted = settings_.stages > 0 ? settings_.stages : control_.now().stages;
-    SidcoSearch search(settings_.fit, x_, positive_, v.size(), settings_.density, wanted);
+    SidcoSearch search(settings_.fit, x, positive, v.size(), settings_.density, stages_);
     for (int stage = 2; !search.is_over(); ++stage) {
-      // The second stage's tail is large, so its moments are taken in place. The tails of later
-      // stages are a few percent of v. They are picked out first, and stay picked.
       if (stage > 2) pick(v, search.least());
       search.take(tail_of(stage == 2 ? v : sent_.values(), search.least()));
     }
-    return search.least();
+    return search.found();
   }
 
-  /// Fills sent_ with all that reach `least`. If sent_ already has these and more, it is only
-  /// filtered.
+  /// All that reach `least`. If they are picked already with others, these are filtered out.
   void pick(std::span<const float> v, std::uint32_t least) {
     if (picked_from_ <= least) {
       sent_.keep_at_least(least);
@@ -125,14 +71,10 @@ class FittedSelection {
     picked_from_ = least;
   }
 
+ private:
   const SidcoSettings& settings_;
-  std::size_t k_, capacity_;
-  Kept<StageControl>& control_;
-  std::vector<float>& sample_;
-  // Counts and moments, of the sample if there is one.
-  std::uint64_t positive_ = 0;
+  int stages_;
   std::uint32_t picked_from_ = kNoMagnitude;  // sent_ holds all that reach it
-  FitMoments x_;
   Selection& sent_;
 };
 
@@ -153,9 +95,36 @@ std::unique_ptr<const Compressor> make_sidco(doc::OptionReader& options) {
 
 }  // namespace
 
+/// Moments give a threshold (SidcoSearch), the threshold picks entries, and their number adjusts
+/// the stages of later steps (StageControl). A large tensor is first tried with a sample. If the
+/// sample fits no distribution, the whole tensor is used.
 HostOps::Chosen HostOps::choose_by_fit(const Sending& tensor, Picking& room,
                                        Kept<StageControl>& control, const SidcoSettings& settings) {
-  FittedSelection(tensor, settings, room, control);
+  const Input& input = tensor;
+  const std::span<const float> v = corrected(input);
+  const auto n = static_cast<std::int64_t>(v.size());
+  Selection& sent = room.sent;
+  FittedSelection selection(settings, sidco_stages(settings, control), sent);
+  SidcoFit fit;
+  if (v.size() >= kSampledFrom) {
+    take_sample(input, room.sample);
+    fit = selection.fit(room.sample, [&](auto add) { add(std::span<const float>(room.sample)); });
+    fit.by_sample = fit.least != kNoMagnitude;
+  }
+  bool has_all = true;  // that reach the fitted magnitude
+  if (fit.by_sample) {
+    sent.clear();
+    has_all = add_and_select(input, fit.least, to_index(n / kMostPicked), sent);
+  } else {
+    fit = selection.fit(v, [&](auto add) { add_and_take(input, add); });
+    selection.pick(v, fit.least);
+  }
+  const std::int64_t reached = has_all ? std::ssize(sent.values()) : n;
+  const auto [count, are_largest] = sidco_sent(settings, n, fit, reached, control);
+  if (are_largest && has_all && count < reached)
+    sent.keep(cut_of_largest(sent.values(), to_index(count)));
+  else if (are_largest)
+    select_largest(v, to_index(count), sent);
   return room;
 }
 

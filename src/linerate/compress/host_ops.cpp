@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "linerate/compress/cast.hpp"
 #include "linerate/compress/kernel/kernels.hpp"
@@ -197,9 +198,16 @@ void HostOps::receive(const Arriving& tensor, const GridFormat& format) {
 
 namespace {
 
-/// Whether a payload that may have a flag has all values.
-bool is_all(std::span<const std::byte> payload) {
-  return payload.size() >= kCountBytes && read_at<std::uint32_t>(payload, 0) == kAllValues;
+static_assert(std::endian::native == std::endian::little, "payloads are little-endian");
+
+/// Values first, then indices: [4 count] bytes each, without gaps.
+std::size_t write_entries(const Selection& sent, bool is_counted, std::span<std::byte> payload) {
+  const std::size_t head = is_counted ? kCountBytes : 0, bytes = 4 * sent.size();
+  if (is_counted) write_at(payload, 0, static_cast<std::uint32_t>(sent.size()));
+  if (bytes == 0) return head;  // vectors without memory
+  std::memcpy(payload.data() + head, sent.values().data(), bytes);
+  std::memcpy(payload.data() + head + bytes, sent.indices().data(), bytes);
+  return head + 2 * bytes;
 }
 
 std::size_t write_all(const Input& input, std::span<std::byte> payload) {
@@ -211,6 +219,51 @@ std::size_t write_all(const Input& input, std::span<std::byte> payload) {
   return kCountBytes + v.size_bytes();
 }
 
+/// Entries of one rank's payload.
+struct Entries {
+  std::span<const std::byte> values, indices;  // of 4 bytes each
+  std::size_t count = 0;
+};
+
+/// Refuses indices that do not ascend, or that are out of range.
+void check_ascending(const Entries& entries, std::size_t elements, std::string_view method,
+                     std::size_t rank) {
+  bool ascending = true;
+  for (std::size_t i = 0; i + 1 < entries.count; ++i)
+    ascending &= read_at<std::uint32_t>(entries.indices, 4 * i) <
+                 read_at<std::uint32_t>(entries.indices, 4 * i + 4);
+  if (!ascending) refuse_payload(method, rank, "expected indices that ascend");
+  if (entries.count == 0) return;
+  const auto last = read_at<std::uint32_t>(entries.indices, 4 * entries.count - 4);
+  if (last >= elements)
+    refuse_payload(method, rank,
+                   fmt::format("expected indices below {}, found {}", elements, last));
+}
+
+/// Refuses a payload unless it has the format's number of entries or, if it begins with their
+/// count, as many as that says and no more than the format's number. A payload with all of n values
+/// is given indices, so that all ranks are averaged in one way. `all` has these: 0, 1, 2 and so on.
+Entries read_entries(std::span<const std::byte> payload, const EntryFormat& format, std::size_t n,
+                     std::size_t rank, std::vector<std::uint32_t>& all) {
+  const auto refuse = [&](const std::string& why) { refuse_payload(format.method, rank, why); };
+  std::size_t count = to_index(format.most_of(static_cast<std::int64_t>(n)));
+  if (format.is_counted) {
+    if (payload.size() < kCountBytes)
+      refuse(fmt::format("expected a count, found {} bytes", payload.size()));
+    const auto said = read_at<std::uint32_t>(payload, 0);
+    if (format.may_be_all && said == kAllValues) {
+      check_bytes(payload, kCountBytes + 4 * n, format.method, rank);
+      for (auto i = static_cast<std::uint32_t>(all.size()); i < n; ++i) all.push_back(i);
+      return {payload.subspan(kCountBytes), std::as_bytes(std::span(all)), n};
+    }
+    if (said > count) refuse(fmt::format("expected at most {} entries, found {}", count, said));
+    count = said;
+    payload = payload.subspan(kCountBytes);
+  }
+  check_bytes(payload, 8 * count, format.method, rank);
+  return {payload.first(4 * count), payload.subspan(4 * count), count};
+}
+
 }  // namespace
 
 void HostOps::send_entries(const Sending& tensor, const Chosen& chosen, const EntryFormat& format) {
@@ -219,29 +272,35 @@ void HostOps::send_entries(const Sending& tensor, const Chosen& chosen, const En
                               : write_entries(chosen.sent, format.is_counted, tensor.payload);
 }
 
-/// Payloads that have all values are given indices, so that all ranks are averaged in one way.
-/// `indices` only grows, and only for such payloads. A vector's memory may move when it grows, but
-/// each payload with all values has the same number of elements, so that it grows once.
+/// Nothing is written before all indices are checked. Then it goes through the mean block by block,
+/// so that the sums stay in the cache. `next` is a rank's place in its list: indices ascend, so the
+/// entries of a block follow those of the block before.
+///
+/// Example: blocks of 4,096 elements; rank 0 sends the indices 5 and 9,000, rank 1 sends 5, rank 2
+/// sends 4,100. Block 0 takes the first entry of ranks 0 and 1, and adds them in that order. Block
+/// 1 takes the only entry of rank 2. Block 2 takes the second entry of rank 0. Each list is read
+/// once.
 void HostOps::average_entries(const Arriving& tensor, const EntryFormat& format) {
-  const std::span<float> mean = tensor.mean;
   check_one_a_rank(tensor, format.method);
-  const std::size_t n = mean.size();
-  const std::size_t most = to_index(format.most_of(static_cast<std::int64_t>(n)));
-  std::vector<std::uint32_t> indices;
+  const std::size_t n = tensor.mean.size();
+  std::vector<std::uint32_t> all;
   std::vector<Entries> ranks;
   for (std::size_t r = 0; r < tensor.payloads.size(); ++r) {
-    const auto& payload = tensor.payloads[r];
-    if (!format.may_be_all || !is_all(payload)) {
-      ranks.push_back(read_entries(payload, most, format.is_counted, format.method, r));
-      continue;
-    }
-    if (const std::size_t expected = kCountBytes + 4 * n; payload.size() != expected)
-      refuse_payload(format.method, r,
-                     fmt::format("expected {} bytes, found {}", expected, payload.size()));
-    for (auto i = static_cast<std::uint32_t>(indices.size()); i < n; ++i) indices.push_back(i);
-    ranks.push_back({payload.subspan(kCountBytes), std::as_bytes(std::span(indices)), n});
+    ranks.push_back(read_entries(tensor.payloads[r], format, n, r, all));
+    check_ascending(ranks[r], n, format.method, r);
   }
-  compress::average_entries(ranks, tensor, mean, format.method);
+  std::vector<std::size_t> next(ranks.size(), 0);  // entries of each rank that are added
+  const auto add = [&](std::size_t r, std::size_t first, std::span<float> out) {
+    const Entries& entries = ranks[r];
+    std::size_t i = next[r];
+    for (; i < entries.count; ++i) {
+      const std::size_t at = read_at<std::uint32_t>(entries.indices, 4 * i) - first;
+      if (at >= out.size()) break;
+      out[at] += read_at<float>(entries.values, 4 * i);
+    }
+    next[r] = i;
+  };
+  compress::average(tensor, tensor.mean, add);
 }
 
 }  // namespace linerate::compress

@@ -36,6 +36,9 @@ void check_one_a_rank(const Arrived& arrived, std::string_view method);
 void check_gathered(const Arrived& arrived, std::size_t bytes, std::string_view method);
 /// Throws InputError unless one payload arrived, the ranks' sum, of `bytes` bytes.
 void check_sum(const Arrived& arrived, std::size_t bytes, std::string_view method);
+/// Throws InputError unless this payload has `bytes` bytes.
+void check_bytes(std::span<const std::byte> payload, std::size_t bytes, std::string_view method,
+                 std::size_t rank);
 /// Throws InputError that names method and payload.
 [[noreturn]] void refuse_payload(std::string_view method, std::size_t payload,
                                  std::string_view why);
@@ -128,27 +131,9 @@ inline constexpr std::int64_t kCountBytes = 4;
 /// k = max(1, floor(density * n)), at most n; 0 for n = 0.
 std::int64_t entries_of(double density, std::int64_t elements);
 
-/// Writes values and indices to the front of `payload`, after their count if it `is_counted`;
-/// returns the bytes.
-std::size_t write_entries(const Selection& sent, bool is_counted, std::span<std::byte> payload);
 /// v - D(C(v)) for entries that travel as they are: what is sent leaves the residual, exactly.
 /// Nothing if no residual is kept.
 void clear_sent(const Selection& sent, std::span<float> residual);
-
-/// Entries of one rank's payload, not yet checked.
-struct Entries {
-  std::span<const std::byte> values, indices;  // of 4 bytes each
-  std::size_t count = 0;
-};
-/// Entries of a payload. Throws InputError unless it has `most` of them or, if it begins with their
-/// count, as many as that says and no more than `most`.
-Entries read_entries(std::span<const std::byte> payload, std::size_t most, bool is_counted,
-                     std::string_view method, std::size_t rank);
-
-/// mean[i] = (sum of the entries at i, in the order of ranks) / ranks. Throws InputError, before
-/// writing anything, if an index is out of range or not above the one before.
-void average_entries(const std::vector<Entries>& ranks, const Arrived& arrived,
-                     std::span<float> mean, std::string_view method);
 
 // How the encoded tensors of a bucket lie in its payloads. Planner and executor share this layout.
 

@@ -23,7 +23,7 @@ void CodedParameter::use(const compress::TensorMethod& method) {
   if (uses(method)) return;
   const compress::CompressedTensorState before = state();
   const auto making = [device = device_](const compress::Shape& shape) {
-    return Making{nullptr, shape, device};
+    return Making{shape, device};
   };
   make_codecs(method, compress::two_phase_making<TensorOps>(making));
   residual_.reset();

@@ -144,6 +144,14 @@ void check_sum(const TensorArrived& arrived, std::int64_t bytes, std::string_vie
     compress::check_sum(sizes, to_index(bytes), method);
   });
 }
+void check_bound(const TensorArrived& arrived, std::int64_t bytes, std::string_view method) {
+  check_sizes(arrived, [&](const compress::Arrived& sizes) {
+    compress::check_one_a_rank(sizes, method);
+    for (std::size_t p = 0; p < sizes.payloads.size(); ++p)
+      if (sizes.payloads[p].size() > to_index(bytes))
+        compress::refuse_payload(method, p, "more bytes than its bound");
+  });
+}
 
 /// Additions in the order of Sums16: steps of 16 one after the other, then lanes i and i + 8, and
 /// so on.

@@ -30,9 +30,9 @@
 
 namespace linerate::torch_codecs {
 
-/// As compress::Arrived. Payloads of a bound are padded to it.
+/// As compress::Arrived. Payloads of a bound may be padded to it.
 struct TensorArrived {
-  std::vector<at::Tensor> payloads;  // u8[the round's bytes] each
+  std::vector<at::Tensor> payloads;  // u8[the round's bytes, or those of a bound that are used]
   int ranks = 1;
   at::Tensor used;  // i64[payloads] as their senders said; undefined: not checked
 };
@@ -90,11 +90,8 @@ class KeptTensor : public compress::KeptField {
 
 /// What an implementation is made of.
 struct Making {
-  /// Compressor::rounds() of a phase, or of none if that is -1; null: f32 are sent as they are.
-  std::function<std::vector<compress::Round>(const compress::Shape&, int phase)> rounds;
   compress::Shape shape;
   at::Device device;
-  bool travels_dense = false;  // nothing is encoded, and what arrives is the mean
 };
 
 /// Of two answers, bool; undefined: no.
@@ -145,6 +142,8 @@ at::Tensor rounding_blocks(const at::Tensor& keys);
 /// compress/payload.hpp's checks of sizes, which the host has without waiting for the device.
 void check_gathered(const TensorArrived& arrived, std::int64_t bytes, std::string_view method);
 void check_sum(const TensorArrived& arrived, std::int64_t bytes, std::string_view method);
+/// Refuses gathered payloads of more bytes.
+void check_bound(const TensorArrived& arrived, std::int64_t bytes, std::string_view method);
 
 /// f64[rows][columns] to sums[rows], with the 16 lanes of kernel/lanes-inl.hpp and so to the bit.
 /// columns are a multiple of 16.

@@ -184,12 +184,20 @@ ArrivedWords words_of_blocks(TensorOps::Block& block, std::int64_t first, std::i
   return {words, (at + 1).clamp_max_(all - 1), words.index_select(0, at.view({-1})).view_as(at)};
 }
 
+/// Filled up with zeros to `bytes` bytes.
+at::Tensor padded(const at::Tensor& payload, std::int64_t bytes) {
+  if (payload.numel() == bytes) return payload;
+  return at::constant_pad_nd(payload, {0, bytes - payload.numel()});
+}
+
 ArrivedWords words_of_payloads(const TensorOps::Arriving& tensors, std::int64_t first,
                                std::int64_t ranks, const Sizes& sizes,
                                const at::TensorOptions& whole) {
   std::vector<at::Tensor> payloads, used;
   for (std::int64_t r = first; r < first + ranks; ++r)
-    for (const TensorArrived& one : tensors.arrived) payloads.push_back(one.payloads[to_index(r)]);
+    for (std::size_t t = 0; t < tensors.arrived.size(); ++t)
+      payloads.push_back(
+          padded(tensors.arrived[t].payloads[to_index(r)], kWordBytes * sizes.words[t]));
   ArrivedWords arrived{at::cat(viewed(payloads, at::kInt)), {}, {}};
   const at::Tensor of_rank = at::arange(0, ranks * sizes.all_words, sizes.all_words, whole);
   arrived.begins = of_rank.unsqueeze(1) + listed(sizes.first_words, whole);
@@ -299,9 +307,9 @@ void TensorOps::send_entries(const Sending& tensors, const Chosen& chosen,
 
 void TensorOps::average_entries(const Arriving& tensors, const EntryFormat& format) {
   const Sizes sizes(mapped(tensors.places, &Place::elements), format);
-  if (!tensors.block)
-    check_all_gathered(tensors, format.method,
-                       [&](std::size_t t) { return sizes.words[t] * kWordBytes; });
+  const auto check = format.is_counted ? check_bound : check_gathered;
+  for (std::size_t t = 0; t < tensors.arrived.size(); ++t)
+    check(tensors.arrived[t], sizes.words[t] * kWordBytes, format.method);
   const std::int64_t words =
       tensors.block ? tensors.block->bytes.size(1) / kWordBytes : sizes.all_words;
   const std::int64_t payloads =

@@ -27,9 +27,9 @@ at::Tensor to_device(std::span<const float> values, at::Device device) {
   return at::from_blob(data, {n}, at::kFloat).to(device);
 }
 
-/// Filled up with zeros to `room` bytes.
-at::Tensor to_device(std::span<const std::byte> bytes, std::int64_t room, at::Device device) {
-  at::Tensor tensor = at::zeros({room}, at::kByte);
+/// A copy, because payloads may lie at any address.
+at::Tensor to_device(std::span<const std::byte> bytes, at::Device device) {
+  const at::Tensor tensor = at::empty({std::ssize(bytes)}, at::kByte);
   if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
   return tensor.to(device);
 }
@@ -91,19 +91,6 @@ TensorOps::Values TensorOps::corrected(const Sending& tensors) {
 
 void TensorOps::Arriving::note_damage(const Damage& damage) const {
   codecs.front()->note_damage(damage);
-}
-
-TensorOps::Codec::Codec(Making making) : making_(std::move(making)) {
-  if (!making_.rounds)
-    rounds_.push_back({.bytes = 4 * making_.shape.elements});
-  else if (!making_.travels_dense)
-    rounds_ = making_.rounds(making_.shape, phase_);
-}
-
-void TensorCodec::begin(int phase) {
-  if (phase == phase_ || !making_.rounds) return;
-  phase_ = phase;
-  rounds_ = making_.rounds(making_.shape, phase_);
 }
 
 namespace {
@@ -181,7 +168,6 @@ TensorOps::Arriving part_of(const TensorOps::Arriving& tensors, const Together& 
 void TensorCodec::encode_bucket(int round, const Sending& tensors) {
   const compress::KeepDenormals keep;
   const c10::NoGradGuard no_grad;
-  begin(tensors.phase);
   const std::vector<Together> parts = in_turn(tensors.places, tensors.together);
   if (parts.size() == 1) {
     encode_all(round, tensors);
@@ -222,12 +208,11 @@ std::vector<KeptTensor*> TensorCodec::kept() {
 
 std::size_t TensorCodec::encode(int round, const compress::Input& input,
                                 std::span<std::byte> payload) {
-  begin(input.phase);
   const auto of_device = at::TensorOptions().device(making_.device);
-  const at::Tensor room = at::empty({round_at(round).bytes}, of_device.dtype(at::kByte));
-  at::Tensor residual, used;
+  const at::Tensor room = at::empty({std::ssize(payload)}, of_device.dtype(at::kByte));
+  const at::Tensor used = at::full({1}, std::ssize(payload), of_device.dtype(at::kLong));
+  at::Tensor residual;
   if (!input.residual.empty()) residual = to_device(input.residual, making_.device);
-  if (compress::has_size(round_at(round))) used = at::empty({1}, of_device.dtype(at::kLong));
   encode_bucket(round, {to_device(input.gradient, making_.device),
                         residual,
                         residual,
@@ -240,30 +225,19 @@ std::size_t TensorCodec::encode(int round, const compress::Input& input,
                         input.phase,
                         input.loss_scale});
   if (residual.defined()) to_host(residual, input.residual);
-  std::int64_t bytes = sent_ < 0 ? room.numel() : sent_;
-  if (used.defined()) bytes = used.item<std::int64_t>();
-  to_host(room, payload.first(to_index(bytes)));
-  return to_index(bytes);
+  const std::size_t bytes = to_index(sent_ < 0 ? used.item<std::int64_t>() : sent_);
+  to_host(room, payload.first(bytes));
+  return bytes;
 }
 
 void TensorCodec::decode(int round, const compress::Arrived& arrived, std::span<float> mean) {
   TensorArrived of_tensors{{}, arrived.ranks, {}};
   std::vector<std::int64_t> used;
-  const bool is_coded = !rounds_.empty();
-  const std::int64_t room = is_coded ? round_at(round).bytes : 0;
-  const bool is_bound = is_coded && compress::has_size(round_at(round));
-  for (std::size_t p = 0; p < arrived.payloads.size(); ++p) {
-    const auto bytes = static_cast<std::int64_t>(arrived.payloads[p].size());
-    if (is_bound && bytes > room)
-      compress::refuse_payload("a codec over tensors", p, "more bytes than its bound");
-    used.push_back(bytes);
-    of_tensors.payloads.push_back(
-        to_device(arrived.payloads[p], is_bound ? room : bytes, making_.device));
+  for (const std::span<const std::byte> payload : arrived.payloads) {
+    used.push_back(std::ssize(payload));
+    of_tensors.payloads.push_back(to_device(payload, making_.device));
   }
-  if (is_bound) {
-    compress::check_one_a_rank(arrived, "a codec over tensors");
-    of_tensors.used = at::tensor(used, at::kLong).to(making_.device);
-  }
+  of_tensors.used = at::tensor(used, at::kLong).to(making_.device);
   const at::Tensor of_mean = to_device(mean, making_.device);
   decode_bucket(
       round,
@@ -325,10 +299,8 @@ void TensorOps::widen(const Arriving& tensors, DType half, float by) {
 std::unique_ptr<const compress::Compressor> over_tensors(const doc::Component& compressor,
                                                          at::Device device) {
   auto made = compress::make_built_in(
-      compressor, [device](const compress::BuiltInMethod& method, const compress::Shape& shape,
-                           bool travels_dense) {
-        return compress::made_of<TensorOps>({method.rounds, shape, device, travels_dense},
-                                            method.choice_of(travels_dense));
+      compressor, [device](const compress::Shape& shape, const compress::CodecChoice& choice) {
+        return compress::made_of<TensorOps>({shape, device}, choice);
       });
   if (!made)
     throw UsageError(

@@ -141,7 +141,7 @@ struct TensorOps {
 /// Thread safety: as compress::Codec.
 class TensorOps::Codec : public compress::Codec {
  public:
-  explicit Codec(Making making);
+  explicit Codec(const Making& making) : making_(making) {}
 
   /// As compress::Codec's, of all tensors.
   void encode_bucket(int round, const Sending& tensors);
@@ -171,14 +171,7 @@ class TensorOps::Codec : public compress::Codec {
   void decode(int round, const compress::Arrived& arrived, std::span<float> mean) final;
 
  private:
-  /// The rounds are this phase's.
-  void begin(int phase);
-  /// Of a round of the phase that was encoded last.
-  const compress::Round& round_at(int round) const { return rounds_.at(to_index(round)); }
-
   Making making_;
-  int phase_ = -1;
-  std::vector<compress::Round> rounds_;
   at::Tensor damaged_, any_beyond_;
   std::int64_t sent_ = -1;  // all
 };

@@ -14,10 +14,10 @@
 namespace linerate::compress {
 
 std::unique_ptr<const Compressor> built_in(BuiltInMethod method) {
-  return std::make_unique<BuiltIn>(
-      std::move(method), [](const BuiltInMethod& own, const Shape& shape, bool travels_dense) {
-        return made_of<HostOps>({shape}, own.choice_of(travels_dense));
-      });
+  return std::make_unique<BuiltIn>(std::move(method),
+                                   [](const Shape& shape, const CodecChoice& choice) {
+                                     return made_of<HostOps>({shape}, choice);
+                                   });
 }
 
 std::function<std::vector<Round>(const Shape&, int)> one_round(

@@ -76,15 +76,11 @@ struct BuiltInMethod {
   std::function<std::int64_t(const Shape& shape)> remembered_bytes = nullptr;
   std::function<double(const Shape& shape)> products = nullptr;
   std::int64_t dense_below = 4096;
-
-  const CodecChoice& choice_of(bool travels_dense) const {
-    return travels_dense ? *of_dense : choice;
-  }
 };
 
-/// Makes the codec of a method over a back end: choice_of(travels_dense).
-using MakeCodec = std::function<std::unique_ptr<Codec>(const BuiltInMethod& method,
-                                                       const Shape& shape, bool travels_dense)>;
+/// Makes the codec of a choice over a back end.
+using MakeCodec =
+    std::function<std::unique_ptr<Codec>(const Shape& shape, const CodecChoice& choice)>;
 
 class BuiltIn final : public Compressor {
  public:
@@ -98,12 +94,12 @@ class BuiltIn final : public Compressor {
     return method_.rounds(shape, phase);
   }
   std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return make_(method_, shape, false);
+    return make_(shape, method_.choice);
   }
   Residual residual() const override { return method_.residual; }
   Momentum momentum() const override { return method_.momentum; }
   std::unique_ptr<Codec> of_dense(const Shape& shape) const override {
-    return method_.of_dense ? make_(method_, shape, true) : nullptr;
+    return method_.of_dense ? make_(shape, *method_.of_dense) : nullptr;
   }
   bool is_two_phase() const override { return method_.is_two_phase; }
   std::unique_ptr<const Compressor> of_means() const override {

@@ -131,26 +131,6 @@ std::size_t used_bytes(PowerFormat format, std::size_t elements) {
   return format == PowerFormat::nine_bits ? power_bytes(elements) : 4 + elements;
 }
 
-void send_powers(const Input& input, PowerFormat format, std::span<std::byte> payload) {
-  const bool is_short = format == PowerFormat::eight_bits;
-  std::span<const float> v = input.gradient;
-  std::uint32_t top = 0;
-  if (is_short) {
-    add_residual(input);
-    v = corrected(input);
-    top = std::min(254u, (largest_magnitude_bits(v) >> 23) + 1);
-    write_at(payload, 0, top);
-  }
-  for (std::size_t first = 0; first < v.size(); first += kNaturalBlock) {
-    const auto part = v.subspan(first, std::min(kNaturalBlock, v.size() - first));
-    const auto rest = part_if_any(input.residual, first, part.size());
-    if (is_short)
-      to_short_powers(part, rest, top, input.keys.own, first, payload.data() + 4 + first);
-    else
-      to_powers(part, rest, input.keys.own, first, payload.data() + first / 32 * 36);
-  }
-}
-
 /// Adds a block that begins with element `first`. False if a code stands for no number.
 bool add_block(PowerFormat format, std::span<const std::byte> payload, std::size_t first,
                std::span<float> out) {
@@ -162,10 +142,26 @@ bool add_block(PowerFormat format, std::span<const std::byte> payload, std::size
 }  // namespace
 
 void HostOps::send(const Sending& tensor, PowerFormat format) {
-  const std::size_t n = tensor.elements();
-  send_powers(tensor, format, tensor.payload);
-  tensor.sent = to_index(bytes_of(format, static_cast<std::int64_t>(n)));
-  zero_from(tensor.payload.first(tensor.sent), used_bytes(format, n));
+  const std::span<std::byte> payload = tensor.payload;
+  const bool is_short = format == PowerFormat::eight_bits;
+  std::span<const float> v = tensor.gradient;
+  std::uint32_t top = 0;
+  if (is_short) {
+    add_residual(tensor);
+    v = corrected(tensor);
+    top = std::min(254u, (largest_magnitude_bits(v) >> 23) + 1);
+    write_at(payload, 0, top);
+  }
+  for (std::size_t first = 0; first < v.size(); first += kNaturalBlock) {
+    const auto part = v.subspan(first, std::min(kNaturalBlock, v.size() - first));
+    const auto rest = part_if_any(tensor.residual, first, part.size());
+    if (is_short)
+      to_short_powers(part, rest, top, tensor.keys.own, first, payload.data() + 4 + first);
+    else
+      to_powers(part, rest, tensor.keys.own, first, payload.data() + first / 32 * 36);
+  }
+  tensor.sent = to_index(bytes_of(format, std::ssize(v)));
+  zero_from(payload.first(tensor.sent), used_bytes(format, v.size()));
 }
 void HostOps::receive(const Arriving& tensor, PowerFormat format) {
   const std::span<float> mean = tensor.mean;

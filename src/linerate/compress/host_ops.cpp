@@ -119,13 +119,10 @@ class GridCoder {
     return {room.data(), bucket_, format_.top, format_.is_signed};
   }
 
-  std::size_t codes_end() const { return codes_at_ + (n_ * to_index(format_.bits) + 7) / 8; }
-  std::size_t code_at(std::size_t element) const {
-    return codes_at_ + element * to_index(format_.bits) / 8;
-  }
+  std::size_t codes_end() const { return codes_at_ + code_bytes(n_); }
   void write_codes(const Codes& codes, std::size_t first, std::size_t count,
                    std::span<std::byte> payload) const {
-    const auto to = payload.subspan(code_at(first), code_bytes(count));
+    const auto to = payload.subspan(codes_at_ + code_bytes(first), code_bytes(count));
     pack_codes(codes.data(), count, format_.bits, to.data());
     if (format_.ternary) std::transform(to.begin(), to.end(), to.begin(), swap_ternary);
   }
@@ -133,7 +130,7 @@ class GridCoder {
   /// never writes it, so the payload is damaged.
   bool read_codes(std::span<const std::byte> payload, std::size_t first, std::size_t count,
                   Codes& codes) const {
-    auto from = payload.subspan(code_at(first), code_bytes(count));
+    auto from = payload.subspan(codes_at_ + code_bytes(first), code_bytes(count));
     std::array<std::byte, kBlock / 4> swapped;
     if (format_.ternary) {
       std::transform(from.begin(), from.end(), swapped.begin(), swap_ternary);
@@ -145,6 +142,7 @@ class GridCoder {
     for (std::size_t i = 0; i < count; ++i) least = std::min<int>(least, codes[i]);
     return least >= -format_.top;
   }
+  /// Blocks begin at whole bytes.
   std::size_t code_bytes(std::size_t count) const {
     return (count * to_index(format_.bits) + 7) / 8;
   }

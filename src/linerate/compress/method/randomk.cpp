@@ -30,18 +30,17 @@ std::unique_ptr<const Compressor> make_randomk(doc::OptionReader& options) {
 }  // namespace
 
 void HostOps::send_drawn(const Sending& tensor, Drawn& indices, double density, Places places) {
-  const Input& input = tensor;
   const auto n = static_cast<std::int64_t>(tensor.elements());
   indices.resize(to_index(entries_of(density, n)));
-  draw_places(input.keys.shared, to_index(n), places, 0, std::span(indices));
-  add_residual(input);
-  const std::span<const float> v = corrected(input);
+  draw_places(tensor.keys.shared, to_index(n), places, 0, std::span(indices));
+  add_residual(tensor);
+  const std::span<const float> v = corrected(tensor);
   const double unbiased = static_cast<double>(n) / static_cast<double>(indices.size());
-  const float scale = input.residual.empty() ? static_cast<float>(unbiased) : 1.0f;
+  const float scale = tensor.residual.empty() ? static_cast<float>(unbiased) : 1.0f;
   for (std::size_t j = 0; j < indices.size(); ++j)
     write_at(tensor.payload, 4 * j, v[indices[j]] * scale + 0.0f);
-  if (!input.residual.empty())
-    for (const std::uint32_t i : indices) input.residual[i] = 0;
+  if (!tensor.residual.empty())
+    for (const std::uint32_t i : indices) tensor.residual[i] = 0;
   tensor.sent = 4 * indices.size();
 }
 

@@ -100,23 +100,22 @@ std::unique_ptr<const Compressor> make_sidco(doc::OptionReader& options) {
 /// sample fits no distribution, the whole tensor is used.
 HostOps::Chosen HostOps::choose_by_fit(const Sending& tensor, Picking& room,
                                        Kept<StageControl>& control, const SidcoSettings& settings) {
-  const Input& input = tensor;
-  const std::span<const float> v = corrected(input);
+  const std::span<const float> v = corrected(tensor);
   const auto n = static_cast<std::int64_t>(v.size());
   Selection& sent = room.sent;
   FittedSelection selection(settings, sidco_stages(settings, control), sent);
   SidcoFit fit;
   if (v.size() >= kSampledFrom) {
-    take_sample(input, room.sample);
+    take_sample(tensor, room.sample);
     fit = selection.fit(room.sample, [&](auto add) { add(std::span<const float>(room.sample)); });
     fit.by_sample = fit.least != kNoMagnitude;
   }
   bool has_all = true;  // that reach the fitted magnitude
   if (fit.by_sample) {
     sent.clear();
-    has_all = add_and_select(input, fit.least, to_index(n / kMostPicked), sent);
+    has_all = add_and_select(tensor, fit.least, to_index(n / kMostPicked), sent);
   } else {
-    fit = selection.fit(v, [&](auto add) { add_and_take(input, add); });
+    fit = selection.fit(v, [&](auto add) { add_and_take(tensor, add); });
     selection.pick(v, fit.least);
   }
   const std::int64_t reached = has_all ? std::ssize(sent.values()) : n;

@@ -4,15 +4,48 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "linerate/compress/coded_tensor.hpp"
 #include "linerate/compress/host_ops.hpp"
 
 namespace linerate::compress {
+
+/// What steps took in and gave out by element, and how far rounding may have moved it.
+class Ledger {
+ public:
+  /// `each`: of an element's magnitude in a step.
+  Ledger(std::size_t n, double each) : each_(each), balance_(n), magnitude_(n, 1), owed_(n) {}
+
+  /// `owed`: after the step, to the mean of gradients.
+  void add(const std::vector<std::vector<float>>& gradients, const std::vector<float>& mean,
+           std::vector<double> owed) {
+    const auto ranks = static_cast<double>(gradients.size());
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      balance_[i] -= mean[i];
+      magnitude_[i] += std::abs(mean[i]) + 2 * std::abs(owed[i]);
+      for (const std::vector<float>& g : gradients) {
+        balance_[i] += g[i] / ranks;
+        magnitude_[i] += std::abs(g[i]) / ranks;
+      }
+    }
+    owed_ = std::move(owed);
+  }
+  /// (1/W) sum of all gradients = sum of all means + what is owed.
+  void expect_balanced() const {
+    for (std::size_t i = 0; i < balance_.size(); ++i)
+      ASSERT_NEAR(balance_[i], owed_[i], each_ * magnitude_[i]) << "element " << i;
+  }
+
+ private:
+  double each_;
+  std::vector<double> balance_, magnitude_, owed_;
+};
 
 /// By the two-phase exchange, or of one rank by its own payloads or dense.
 class RanksOfTensor {

@@ -152,6 +152,14 @@ class RankGroup {
     return ranks_[static_cast<std::size_t>(rank)].mean;
   }
   std::vector<float>& residual(int rank) { return ranks_[static_cast<std::size_t>(rank)].residual; }
+  /// What is owed to the mean of gradients, by element.
+  std::vector<double> owed() const {
+    std::vector<double> sum(n_);
+    for (const Rank& rank : ranks_)
+      for (std::size_t i = 0; i < rank.residual.size(); ++i)
+        sum[i] += rank.residual[i] / static_cast<double>(ranks_.size());
+    return sum;
+  }
   Codec& codec(int rank) { return *ranks_[static_cast<std::size_t>(rank)].codec; }
   /// Goes on with what another group's ranks keep.
   void take(RankGroup& other) {

@@ -128,6 +128,7 @@ class Result:
     _short: ClassVar[dict[str, str]] = {}
     # that a pickle answers; none: the extension pickles it
     _calls: ClassVar[tuple[tuple[Any, ...], ...]] = ()
+    _has_page: ClassVar[bool] = False  # to_html()
 
     def __init__(self, held: Any) -> None:
         object.__setattr__(self, "_held", held)
@@ -150,7 +151,7 @@ class Result:
         return self._held.to_text()
 
     def _html(self) -> str | None:
-        return None
+        return self._held.to_html() if self._has_page else None
 
     def to_dict(self) -> dict[str, Any]:
         """What the command prints with --json, or writes into the document's file, as dicts and
@@ -355,6 +356,7 @@ class Timeline(Document):
 
     __slots__ = ()
     _core_class = _core.Timeline
+    _has_page = True
 
     mode: str
     """predicted, rehearsed, trained or imported"""
@@ -364,9 +366,6 @@ class Timeline(Document):
     @property
     def notes(self) -> tuple[str, ...]:
         return tuple(self._keys().get("notes", ()))
-
-    def _html(self) -> str:
-        return self._held.to_html()
 
     def _text(self) -> str:
         return repr(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from . import _core
 from ._documents import Prediction, Record, Result, Timeline, _frame
@@ -28,6 +28,7 @@ class Explanation(Result):
         "leans": "why.leans",
     }
     _calls = (("to_json",), ("to_text",), ("to_html",), ("timeline",))
+    _has_page = True
 
     verdict: str
     """network-bound, skew-bound, compute-bound, host-bound, input-bound or inconclusive"""
@@ -59,9 +60,6 @@ class Explanation(Result):
         """Of the traces, as `import --timeline` writes it."""
         return Timeline(self._held.timeline())
 
-    def _html(self) -> str:
-        return self._held.to_html()
-
     def __repr__(self) -> str:
         return (f"<linerate.Explanation {self.verdict}: {len(self.steps)} steps, {len(self.ranks)} "
                 "ranks>")
@@ -71,12 +69,36 @@ class Explanation(Result):
         return _frame(self.to_dict()["collectives"])
 
 
-class Predictions(Result, Sequence[Prediction]):
+class Answer(Result):
+    """A result that a file keeps and a page shows."""
+
+    __slots__ = ()
+    _core_class: ClassVar[Any]
+    _has_page = True
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads what save(), or the verb with --json, wrote."""
+        with open(path, encoding="utf-8") as file:
+            return cls(cls._core_class.from_json(file.read(), os.fspath(path)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes what the verb prints with --json."""
+        _core.write_file(os.fspath(path), self._json())
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Writes a page with charts, as the verb's --html does."""
+        _core.write_file(os.fspath(path), self._held.to_html())
+
+
+class Predictions(Answer, Sequence[Prediction]):
     """The predicted steps of one job: a Prediction for each combination. They are ordered by
-    strategy, then by ranks, by bandwidth and by compression ratio.
+    strategy, then by ranks, by bandwidth and by compression ratio. What load() reads has no Plans
+    and no Timelines of its own; a pickle has.
     """
 
     __slots__ = ("_all",)
+    _core_class = _core.Predictions
 
     workload: str
     gradients: int
@@ -91,21 +113,6 @@ class Predictions(Result, Sequence[Prediction]):
     def __init__(self, held: Any) -> None:
         super().__init__(held)
         object.__setattr__(self, "_all", None)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Reads what save() or `whatif --json` wrote. What is read has no Plans and no Timelines of
-        its own; a pickle has."""
-        with open(path, encoding="utf-8") as file:
-            return cls(_core.Predictions.from_json(file.read(), os.fspath(path)))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes what `whatif --json` prints."""
-        _write(path, self._json())
-
-    def save_html(self, path: str | os.PathLike[str]) -> None:
-        """Writes a page with charts, as `whatif --html` does."""
-        _write(path, self._html())
 
     def to_csv(self) -> str:
         """As `whatif --csv`: units in the column names, what is unknown empty."""
@@ -143,9 +150,6 @@ class Predictions(Result, Sequence[Prediction]):
     def __iter__(self) -> Iterator[Prediction]:
         return iter(self._list())
 
-    def _html(self) -> str:
-        return self._held.to_html()
-
     def __repr__(self) -> str:
         return f"<linerate.Predictions of {self.workload}: {len(self)} combinations>"
 
@@ -168,10 +172,11 @@ class CollectiveTimes(Result):
         return _frame(self.to_dict()["predictions"])
 
 
-class Advice(Result):
+class Advice(Answer):
     """Candidate strategies for one job on one cluster, ranked, and what would change the answer."""
 
     __slots__ = ()
+    _core_class = _core.Advice
 
     workload: str
     cluster: str
@@ -205,20 +210,6 @@ class Advice(Result):
     stragglers: tuple[Record, ...]
     notes: tuple[str, ...]
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Reads what save() or `advise --json` wrote."""
-        with open(path, encoding="utf-8") as file:
-            return cls(_core.Advice.from_json(file.read(), os.fspath(path)))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes what `advise --json` prints."""
-        _write(path, self._json())
-
-    def save_html(self, path: str | os.PathLike[str]) -> None:
-        """Writes the advice as a page, as `advise --html` does."""
-        _write(path, self._html())
-
     def to_text(self, all: bool = False) -> str:
         """What the command prints. With `all` it lists every setting that was tried, not only the
         best of each exchange.
@@ -227,9 +218,6 @@ class Advice(Result):
 
     def _text(self) -> str:
         return self.to_text()
-
-    def _html(self) -> str:
-        return self._held.to_html()
 
     def __repr__(self) -> str:
         low = ", confidence low" if self.confidence == "low" else ""
@@ -335,9 +323,5 @@ class Listing(Sequence[Record]):
     def to_pandas(self) -> pandas.DataFrame:
         """A row an entry."""
         return _frame([row.to_dict() for row in self._rows])
-
-
-def _write(path: str | os.PathLike[str], text: str) -> None:
-    _core.write_file(os.fspath(path), text)
 
 

@@ -2,8 +2,6 @@
 // that is there.
 #include "advice.hpp"
 
-#include <memory>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -36,33 +34,29 @@ std::string calibrated(const World& world, std::int64_t largest_bytes, double bu
   return doc::to_json(calibrate::probe_cluster(world.get(), load, options));
 }
 
-struct Question {
-  std::string workload, cluster, current;  // documents, a strategy
-  int ranks = 0;
-  std::string bandwidth;
-  std::vector<std::string> more, steps;  // strategies, steps to a target
-  double least_gain = 0.02;
-  std::string framework;
-  std::vector<std::string> refuted;  // strategies that the job has tried
-};
-
 /// The Advice as JSON, and as the command prints it: the best of each exchange, and all settings.
-std::tuple<std::string, std::string, std::string> advised(const Question& q) {
+/// `workload` and `cluster` are documents. `more` and `current` are strategies, `refuted` those
+/// that the job has tried.
+std::tuple<std::string, std::string, std::string> advised(
+    const std::string& workload, const std::string& cluster, const std::string& current, int ranks,
+    const std::string& bandwidth, const std::vector<std::string>& more,
+    const std::vector<std::string>& steps_to_target, double least_gain,
+    const std::string& framework, const std::vector<std::string>& refuted) {
   advise::AdviseOptions options;
-  options.ranks = q.ranks;
-  options.current = doc::parse_strategy(q.current);
-  if (!q.bandwidth.empty()) options.bandwidth = parse_rate(q.bandwidth);
-  for (const std::string& text : q.more)
+  options.ranks = ranks;
+  options.current = doc::parse_strategy(current);
+  if (!bandwidth.empty()) options.bandwidth = parse_rate(bandwidth);
+  for (const std::string& text : more)
     for (doc::Strategy& one : doc::parse_strategies(text)) options.more.push_back(std::move(one));
-  for (const std::string& text : q.steps)
+  for (const std::string& text : steps_to_target)
     for (advise::StepsToTarget& one : advise::read_steps_to_target(text))
       options.steps.push_back(std::move(one));
-  options.least_gain = q.least_gain;
-  if (!q.framework.empty()) options.framework = advise::parse_framework(q.framework);
-  for (const std::string& text : q.refuted) options.refuted.push_back(doc::parse_strategy(text));
+  options.least_gain = least_gain;
+  if (!framework.empty()) options.framework = advise::parse_framework(framework);
+  for (const std::string& text : refuted) options.refuted.push_back(doc::parse_strategy(text));
   const doc::Advice advice =
-      advise::advise(doc::workload_from_json(q.workload, "the run"),
-                     doc::cluster_from_json(q.cluster, "the calibration"), options);
+      advise::advise(doc::workload_from_json(workload, "the run"),
+                     doc::cluster_from_json(cluster, "the calibration"), options);
   return {doc::to_json(advice), in_python(report::to_text(advice, /*all=*/false)),
           in_python(report::to_text(advice, /*all=*/true))};
 }
@@ -72,16 +66,7 @@ std::tuple<std::string, std::string, std::string> advised(const Question& q) {
 void add_advice(py::module_& m) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;
   m.def("calibrate", &calibrated, Unlocked());
-  m.def(
-      "advise",
-      [](std::string workload, std::string cluster, std::string current, int ranks,
-         std::string bandwidth, std::vector<std::string> more, std::vector<std::string> steps,
-         double least_gain, std::string framework, std::vector<std::string> refuted) {
-        return advised({std::move(workload), std::move(cluster), std::move(current), ranks,
-                        std::move(bandwidth), std::move(more), std::move(steps), least_gain,
-                        std::move(framework), std::move(refuted)});
-      },
-      Unlocked());
+  m.def("advise", &advised, Unlocked());
   m.def(
       "save_timeline",
       [](const std::string& text, const std::string& path) {

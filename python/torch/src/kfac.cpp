@@ -1,8 +1,6 @@
 // K-FAC of Python's layers: linerate.torch._core.Kfac.
 #include "kfac.hpp"
 
-#include <torch/csrc/utils/pybind.h>
-
 #include <memory>
 #include <string>
 #include <utility>

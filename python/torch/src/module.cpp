@@ -177,6 +177,27 @@ auto of_open(Result (DataParallel::*method)(Arguments...)) {
   };
 }
 
+/// A method of the Parallel's recorder, if it has one.
+template <typename... Arguments>
+auto of_recorder(void (exec::Recorder::*method)(Arguments...)) {
+  return [method](Parallel& p, Arguments... arguments) {
+    if (p.recorder()) (p.recorder()->*method)(std::forward<Arguments>(arguments)...);
+  };
+}
+
+/// The texts that ask() gives without the GIL.
+template <typename Ask>
+py::list bytes_of(Ask ask) {
+  std::vector<std::string> texts;
+  {
+    const py::gil_scoped_release unlocked;
+    texts = ask();
+  }
+  py::list list;
+  for (const std::string& text : texts) list.append(py::bytes(text));
+  return list;
+}
+
 void register_errors(py::module_& m) {
   const auto kind = [&m](const char* name, const py::object& bases) {
     PyObject* const made =
@@ -227,14 +248,7 @@ PYBIND11_MODULE(_core, m) {
       .def("broadcast", &World::broadcast, Unlocked())
       .def("gather_texts",
            [](const World& w, const std::string& text, const std::string& name) {
-             std::vector<std::string> texts;
-             {
-               const py::gil_scoped_release unlocked;
-               texts = comm::gather_texts(w.get(), text, name);
-             }
-             py::list list;
-             for (const std::string& one : texts) list.append(py::bytes(one));
-             return list;
+             return bytes_of([&] { return comm::gather_texts(w.get(), text, name); });
            })
       .def(
           "require_no_problem",
@@ -369,16 +383,7 @@ PYBIND11_MODULE(_core, m) {
       .def("workload_json", [](Parallel& p) { return doc::to_json(p.get().workload()); })
       .def("require_same_weights", of_open(&DataParallel::require_same_weights), Unlocked())
       .def("compression_state",
-           [](Parallel& p) {
-             std::vector<std::string> parts;
-             {
-               const py::gil_scoped_release unlocked;
-               parts = p.get().compression_state();
-             }
-             py::list list;
-             for (const std::string& part : parts) list.append(py::bytes(part));
-             return list;
-           })
+           [](Parallel& p) { return bytes_of([&p] { return p.get().compression_state(); }); })
       .def("load_compression_state",
            [](Parallel& p, const std::vector<py::bytes>& parts, const std::string& place) {
              std::vector<std::string> texts(parts.begin(), parts.end());
@@ -394,14 +399,8 @@ PYBIND11_MODULE(_core, m) {
             p.get().load_curvature_state(ta::kfac_state_of(tensors, "exchange state"));
           },
           Unlocked())
-      .def("record",
-           [](Parallel& p, bool on) {
-             if (p.recorder()) p.recorder()->keep(on);
-           })
-      .def("forget_recorded",
-           [](Parallel& p) {
-             if (p.recorder()) p.recorder()->forget();
-           })
+      .def("record", of_recorder(&exec::Recorder::keep))
+      .def("forget_recorded", of_recorder(&exec::Recorder::forget))
       .def("moment", [](Parallel& p) { return p.recorder() ? p.recorder()->now() : steady_ns(); })
       .def("add_compute",
            [](Parallel& p, bool backward, std::int64_t start_ns, std::int64_t end_ns) {
@@ -412,15 +411,8 @@ PYBIND11_MODULE(_core, m) {
                     .start_ns = start_ns,
                     .end_ns = end_ns});
            })
-      .def("begin_recorded_step",
-           [](Parallel& p, std::int32_t step) {
-             if (p.recorder()) p.recorder()->begin_step(step);
-           })
-      .def("add_step",
-           [](Parallel& p, std::int32_t step, std::int64_t start_ns, std::int64_t end_ns,
-              const std::string& variant) {
-             if (p.recorder()) p.recorder()->add_step(step, start_ns, end_ns, variant);
-           })
+      .def("begin_recorded_step", of_recorder(&exec::Recorder::begin_step))
+      .def("add_step", of_recorder(&exec::Recorder::add_step))
       .def("timeline_json", [](Parallel& p) {
         if (!p.recorder()) return std::string();
         const py::gil_scoped_release unlocked;

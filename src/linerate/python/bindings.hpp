@@ -11,10 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "linerate/doc/cluster.hpp"
-#include "linerate/doc/plan.hpp"
-#include "linerate/doc/timeline.hpp"
-#include "linerate/doc/workload.hpp"
 #include "linerate/report/inputs.hpp"
 #include "linerate/verbs/option_checks.hpp"
 

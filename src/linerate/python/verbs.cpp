@@ -12,7 +12,6 @@
 #include <tuple>
 
 #include "linerate/core/error.hpp"
-#include "linerate/explain/explanation.hpp"
 #include "linerate/python/bindings.hpp"
 #include "linerate/report/texts.hpp"
 #include "linerate/verbs/verbs.hpp"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <set>
 #include <string_view>
-#include <vector>
 
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"

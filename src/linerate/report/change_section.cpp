@@ -1,4 +1,3 @@
-#include "linerate/report/sections.hpp"
 
 #include <fmt/format.h>
 

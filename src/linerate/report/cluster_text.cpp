@@ -5,13 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
-#include "linerate/doc/json.hpp"
-#include "linerate/report/sections.hpp"
 #include "linerate/report/texts.hpp"
 
 namespace linerate::report {

@@ -9,7 +9,6 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/doc/json.hpp"
 #include "linerate/doc/validate.hpp"
 #include "linerate/report/sections.hpp"
 #include "linerate/trace/load.hpp"

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <span>
-#include <vector>
 
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"

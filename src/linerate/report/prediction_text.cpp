@@ -8,7 +8,6 @@
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
 #include "linerate/core/units.hpp"
-#include "linerate/report/sections.hpp"
 #include "linerate/report/texts.hpp"
 
 namespace linerate::report {

@@ -12,7 +12,6 @@
 #include "linerate/core/text.hpp"
 #include "linerate/doc/scaling_factor.hpp"
 #include "linerate/doc/strategy.hpp"
-#include "linerate/report/sections.hpp"
 #include "linerate/report/texts.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 

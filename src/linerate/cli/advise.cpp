@@ -3,9 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include "linerate/cli/run_program.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/report/inputs.hpp"
@@ -16,20 +13,13 @@
 namespace linerate::cli {
 
 void setup_advise(CLI::App& app) {
-  struct Arguments {
-    verbs::AdviseOptions options;
-    std::string html;
-    bool all = false, json = false;
-  };
-  const auto a = std::make_shared<Arguments>();
-  CLI::App* verb = app.add_subcommand(
-      "advise", "Rank strategies for a job and a network, and say whether a change pays.");
-  verbs::add_options(*verb, a->options);
+  const auto [verb, a] = add_verb<Given<verbs::AdviseOptions>>(
+      app, "advise", "Rank strategies for a job and a network, and say whether a change pays.");
   verb->add_option("--html", a->html, "Also write the advice as an HTML page.");
   verb->add_flag("--all", a->all,
                  "List every setting that was tried, not only the best of each exchange.");
   verb->add_flag("--json", a->json, "Print the advice as JSON.");
-  verb->callback([a, verb] {
+  verb->callback([a = a, verb = verb] {
     // Where the page goes is checked first: advice may take a while.
     const std::string &workload = a->options.workload.source.reference,
                       &cluster = a->options.network.cluster;

@@ -17,11 +17,10 @@ namespace {
 
 // What may be refused is read before the ranks come together.
 void evaluate_rehearsed(const EvaluateArguments& a) {
-  const verbs::ContestOptions contest = contest_of(a);
   verbs::WorkloadArgument w;
   w.source.reference = a.workload;
   w.source.input = a.input;
-  w.step_time = a.step_time;
+  w.source.step_time = a.step_time;
   w.scale = a.scale;
   if (models::zoo_name(a.workload))  // it needs a batch; of a file the batch is its own
     w.source.batch = verbs::parse_option("--batch", a.batches, parse_integer);
@@ -30,7 +29,7 @@ void evaluate_rehearsed(const EvaluateArguments& a) {
   run_evaluation(a, [&](comm::Communicator& communicator, const doc::Setup& place,
                         const verbs::Progress& progress) {
     return std::vector{
-        verbs::rehearsed_setup(communicator, workload, cluster, contest, place, progress)};
+        verbs::rehearsed_setup(communicator, workload, cluster, a.contest, place, progress)};
   });
 }
 

@@ -1,28 +1,15 @@
 // linerate import FILE... -o workload.json: traces and per-gradient logs become a Workload.
-#include "linerate/verbs/verbs.hpp"
-
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include "linerate/cli/verb.hpp"
-#include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/verbs/option_checks.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 namespace linerate::cli {
 
 void setup_import(CLI::App& app) {
-  struct Arguments {
-    verbs::ImportOptions options;
-    std::string output;
-  };
-  const auto a = std::make_shared<Arguments>();
-  CLI::App* verb = app.add_subcommand("import", "Turn traces and logs of a job into a Workload.");
-  verbs::add_options(*verb, a->options);
+  const auto [verb, a] = add_verb<Given<verbs::ImportOptions>>(
+      app, "import", "Turn traces and logs of a job into a Workload.");
   verb->add_option("-o,--output", a->output, "File to write the Workload to.")->required();
-  verb->callback([a] {
+  verb->callback([a = a] {
     verbs::refuse_input_as_output("--output", a->output, a->options.inputs());
     const trace::Imported imported = verbs::import_files(a->options);
     print_notes(imported.notes);  // they come first, as they say what was not known

@@ -1,33 +1,22 @@
 // linerate plan -w workload.json --bandwidth 10Gbit/s --ranks 4 --strategy dear: the tasks of a
 // step, as the simulator and training both run them.
-#include "linerate/verbs/verbs.hpp"
-
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include "linerate/cli/verb.hpp"
-#include "linerate/core/error.hpp"
 #include "linerate/plan/make_plan.hpp"
 #include "linerate/report/texts.hpp"
-#include "linerate/verbs/option_checks.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 namespace linerate::cli {
 
 void setup_plan(CLI::App& app) {
-  struct Arguments {
-    verbs::PlanOptions options;
-    std::string output;
-    bool json = false, dot = false;
+  struct PlanArguments : Given<verbs::PlanOptions> {
+    bool dot = false;
   };
-  const auto a = std::make_shared<Arguments>();
-  CLI::App* verb = app.add_subcommand("plan", "Show the tasks of a step: the Plan of a strategy.");
-  verbs::add_options(*verb, a->options);
+  const auto [verb, a] =
+      add_verb<PlanArguments>(app, "plan", "Show the tasks of a step: the Plan of a strategy.");
   verb->add_option("-o,--output", a->output, "Save the Plan.");
   verb->add_flag("--json", a->json, "Print the Plan as JSON.");
   verb->add_flag("--dot", a->dot, "Print the Plan as a graph for GraphViz: ... --dot | dot -Tsvg.");
-  verb->callback([a] {
+  verb->callback([a = a] {
     if (a->json && a->dot)
       throw UsageError("--json and --dot exclude each other; give one of them");
     verbs::refuse_input_as_output("--output", a->output, a->options.question.inputs());

@@ -30,32 +30,26 @@ namespace {
 struct RehearseOptions {
   verbs::WorkloadArgument workload;
   verbs::NetworkArgument network;
-  std::string plan, output, predicted, real, budget, link;
-  std::vector<std::string> strategies;
+  std::string plan, output, predicted, real;
+  std::vector<doc::Strategy> strategies;
+  std::optional<Seconds> budget;
+  std::optional<BytesPerSecond> link;
   std::optional<int> ranks;
   exec::RehearsalOptions rehearsal;
   bool json = false;
 };
 
-// Refused before ranks come together: rehearsing one strategy for minutes and then refusing the
-// next helps nobody.
-std::vector<doc::Strategy> strategies_of(const RehearseOptions& o) {
-  std::vector<doc::Strategy> all;
-  for (const std::string& text : o.strategies)
-    for (doc::Strategy& s : doc::parse_strategies(text)) {
-      static_cast<void>(plan::traits_of(s));  // refuses unknown names
-      all.push_back(std::move(s));
-    }
-  return all;
-}
-
 // A Plan from a file says workload, strategy, ranks and times. An option that would say them again
 // might contradict it.
-void check_options(const RehearseOptions& o, std::size_t strategies) {
+void check_options(const RehearseOptions& o) {
+  // Refused before ranks come together: rehearsing one strategy for minutes and then refusing the
+  // next helps nobody.
+  for (const doc::Strategy& s : o.strategies) static_cast<void>(plan::traits_of(s));
+  const std::size_t strategies = o.strategies.size();
   const bool given = !o.plan.empty();
   if (given &&
       (strategies > 0 || !o.workload.source.reference.empty() || !o.workload.scale.empty() ||
-       !o.workload.step_time.empty() || !o.workload.device_speed.empty()))
+       o.workload.source.step_time || !o.workload.device_speed.empty()))
     throw UsageError(
         "--plan already holds the workload, strategy and times; leave out -w, --strategy, --scale, "
         "--step-time and --device-speed, or let linerate plan -o write another Plan");
@@ -64,7 +58,7 @@ void check_options(const RehearseOptions& o, std::size_t strategies) {
         "-w: expected a Workload and --strategy, or --plan, found neither; give one of them");
   if (strategies > 1 && (!o.output.empty() || !o.predicted.empty()))
     throw UsageError("-o and --predicted hold one Timeline; give one strategy");
-  if (!o.budget.empty() && (given || o.network.is_given()))
+  if (o.budget && (given || o.network.is_given()))
     throw UsageError(
         "--budget limits the time to probe the network; leave out -c, --network and --plan");
   if (!o.predicted.empty() && given && !o.network.is_given())
@@ -79,8 +73,7 @@ void check_options(const RehearseOptions& o, std::size_t strategies) {
 // A Cluster of these ranks and this moment. It has no codecs of its own.
 doc::Cluster probe_network(comm::Communicator& communicator, const RehearseOptions& o) {
   calibrate::CollectiveProbeOptions probing;
-  if (!o.budget.empty())
-    probing.budget = to_duration(verbs::parse_option("--budget", o.budget, parse_time));
+  if (o.budget) probing.budget = to_duration(*o.budget);
   ProgressLine line(communicator.rank() != 0);
   probing.progress = [&line](double done) {
     line.show(fmt::format("rehearse: probing the network {:3.0f} %", 100 * done));
@@ -143,9 +136,8 @@ void print_json(const std::vector<verbs::Rehearsed>& all) {
 // Order: options, files, ranks. Each is refused at the least cost. All ranks plan and run; rank 0
 // writes and prints.
 void run_rehearse(const RehearseOptions& o) {
-  const std::vector<doc::Strategy> strategies = strategies_of(o);
-  check_options(o, strategies.size());
-  verbs::set_link(o.link);
+  check_options(o);
+  comm::set_link(o.link);
   std::optional<doc::Plan> plan;
   if (!o.plan.empty()) plan = doc::load_plan(o.plan);
   std::optional<doc::Cluster> cluster;
@@ -167,7 +159,7 @@ void run_rehearse(const RehearseOptions& o) {
     if (!cluster) cluster = probe_network(*communicator, o);
     // Emulated coding waits as long as whatif says; real coding takes as long as it takes here.
     if (o.real.empty()) cluster = plan::with_known_codecs(*cluster);
-    for (const doc::Strategy& strategy : strategies)
+    for (const doc::Strategy& strategy : o.strategies)
       all.push_back(rehearse_one(
           *communicator, o, verbs::plan_strategy(*communicator, workload, *cluster, strategy)));
   }
@@ -191,10 +183,9 @@ void setup_rehearse(CLI::App& app) {
   verbs::add_network_options(*verb, o->network);
   verb->get_option("--cluster")
       ->description("The Cluster to plan and predict with. Default: the network is probed first.");
-  verb->add_option("--strategy", o->strategies,
-                   "Strategies to run one after the other, such as ddp or dear. May be repeated, "
-                   "or given with commas.")
-      ->allow_extra_args(false);
+  verbs::add_repeated(*verb, "--strategy", o->strategies, doc::parse_strategies,
+                      "Strategies to run one after the other, such as ddp or dear. May be "
+                      "repeated, or given with commas.");
   verb->add_option("--plan", o->plan, "A Plan that linerate plan -o wrote. Replaces -w.");
   verb->add_option("--steps", o->rehearsal.steps, "Recorded steps; absent: 20.")
       ->check(verbs::count(1, 1'000'000));
@@ -205,7 +196,8 @@ void setup_rehearse(CLI::App& app) {
   verb->add_option("--real", o->real,
                    "codec: run casts and compressors. Default: they wait as long as they cost.")
       ->check(verbs::one_of({"codec"}));
-  verb->add_option("--budget", o->budget, "Time that probing may take. Default: 6s.");
+  verbs::add_parsed(*verb, "--budget", o->budget, parse_time,
+                    "Time that probing may take. Default: 6s.");
   verbs::add_link_option(*verb, o->link);
   verb->add_option("--ranks", o->ranks, "Ranks expected.")->check(verbs::count(2, kMostRanks));
   verb->add_option("-o,--output", o->output, "File to save the rehearsed Timeline to.");

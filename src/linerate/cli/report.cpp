@@ -2,9 +2,6 @@
 // and evaluations.
 #include "linerate/verbs/verbs.hpp"
 
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include "linerate/cli/verb.hpp"
 #include "linerate/verbs/option_checks.hpp"
 #include "linerate/version.hpp"
@@ -12,17 +9,11 @@
 namespace linerate::cli {
 
 void setup_report(CLI::App& app) {
-  struct Arguments {
-    verbs::ReportOptions options;
-    std::string output;
-  };
-  const auto a = std::make_shared<Arguments>();
-  CLI::App* verb = app.add_subcommand(
-      "report",
+  const auto [verb, a] = add_verb<Given<verbs::ReportOptions>>(
+      app, "report",
       "Write one HTML page with charts from Timelines, predictions, advice and evaluations.");
-  verbs::add_options(*verb, a->options);
   verb->add_option("-o,--output", a->output, "File to write the page to.")->required();
-  verb->callback([a, verb] {
+  verb->callback([a = a, verb = verb] {
     verbs::refuse_input_as_output("--output", a->output, a->options.files);
     report::save_page(verbs::report(a->options), verbs::command_line(*verb), std::string(kVersion),
                       a->output);

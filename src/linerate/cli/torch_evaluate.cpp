@@ -20,7 +20,7 @@ std::pair<std::string, double> rate_of(const std::string& text) {
 // All but model and batch, which differ from setup to setup.
 zoo::TrainedSetupOptions options_of(const EvaluateArguments& a) {
   zoo::TrainedSetupOptions o;
-  o.contest = contest_of(a);
+  o.contest = a.contest;
   o.train = a.train;
   if (!a.input.empty()) o.train.input = models::parse_shape(a.input);
   o.seeds = a.seeds;
@@ -33,10 +33,10 @@ zoo::TrainedSetupOptions options_of(const EvaluateArguments& a) {
 /// One setup a model and batch. An example: "--models lenet,resnet20 --batch 32,64" makes four,
 /// model by model.
 std::vector<zoo::TrainedSetupOptions> setups_of(const EvaluateArguments& a) {
-  const auto same = [](const std::string& text) { return text; };
   std::vector<zoo::TrainedSetupOptions> all;
-  for (const std::string& model : verbs::parse_option_list("--models", a.models, same))
-    for (const std::int64_t batch : verbs::parse_option_list("--batch", a.batches, parse_integer)) {
+  for (const std::string& model : a.models)
+    for (const std::int64_t batch :
+         verbs::parse_option("--batch", a.batches, verbs::list_of(parse_integer))) {
       if (batch < 1) throw UsageError("--batch: expected a number above 0, found " + a.batches);
       zoo::TrainedSetupOptions& o = all.emplace_back(options_of(a));
       o.train.model = model;

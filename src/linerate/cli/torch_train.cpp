@@ -30,7 +30,9 @@ namespace {
 // What this verb has besides the training itself.
 struct Options {
   zoo::TrainOptions train;
-  std::string input, link, timeout = "60s";
+  std::string input;
+  std::optional<BytesPerSecond> link;
+  Duration timeout = std::chrono::seconds(60);
   std::optional<int> ranks;
   bool json = false, registration = false;
 };
@@ -192,17 +194,16 @@ void run(Options& o, const std::string& command) {
   if (!o.input.empty()) o.train.input = models::parse_shape(o.input);
   o.train.source = command;
   if (o.registration) return print_registration(o);
-  verbs::set_link(o.link);
-  const Duration timeout = verbs::parse_option("--timeout", o.timeout, verbs::parse_timeout);
+  comm::set_link(o.link);
   if (comm::launcher_rank()) {
     comm::WorldOptions world;
-    world.timeout = timeout;
+    world.timeout = o.timeout;
     world.expected_size = o.ranks;
     run_rank(o, *comm::make_world(world));
     return;
   }
   comm::CommunicatorOptions alone;
-  alone.timeout = timeout;
+  alone.timeout = o.timeout;
   comm::run_ranks(
       1, [&](comm::Communicator& communicator) { run_rank(o, communicator); }, alone);
 }
@@ -245,8 +246,7 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--losses", t.losses, "File for the loss of every step, as CSV.");
   app.add_option("--ranks", o.ranks, "Fail unless the job has this many ranks.")->check(count);
   verbs::add_link_option(app, o.link);
-  verbs::add_with_default(app, "--timeout", o.timeout,
-                          "End the run if a rank is silent for this long.");
+  add_timeout_option(app, o.timeout, "60s");
   app.add_flag(
       "--registration", o.registration,
       "Print which layers kfac preconditions and why it leaves the others. Nothing is trained.");

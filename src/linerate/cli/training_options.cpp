@@ -49,15 +49,24 @@ void add_training_options(CLI::App& verb, zoo::TrainOptions& t, std::string& inp
                           verbs::count(0, verbs::kMostThreads));
 }
 
+// Of a Communicator, for which `default_text` is the default.
+void add_timeout_option(CLI::App& verb, Duration& timeout, const std::string& default_text) {
+  verbs::add_parsed(verb, "--timeout", timeout, verbs::parse_timeout,
+                    "End the run if a rank is silent for this long.")
+      ->default_str(default_text);
+}
+
 // The options are one list for both programs: `linerate evaluate` reads them and, unless it
 // rehearses, starts `linerate-torch`, which reads the same words again.
 
 namespace {
 
+std::string as_it_is(const std::string& text) { return text; }
+
 // What is trained. Descriptions that train has, too, are changed to what they mean here.
 void add_model_options(CLI::App& verb, EvaluateArguments& a) {
-  verb.add_option("--models", a.models,
-                  "Networks with commas between them (`linerate list models`).");
+  verbs::add_parsed(verb, "--models", a.models, verbs::list_of(as_it_is),
+                    "Networks with commas between them (`linerate list models`).");
   verbs::add_with_default(verb, "--batch", a.batches,
                           "Samples per rank and step. May be several, with commas.");
   add_training_options(verb, a.train, a.input);
@@ -77,11 +86,13 @@ void add_model_options(CLI::App& verb, EvaluateArguments& a) {
       ->check(verbs::count());
 }
 
-// What is compared, and how often.
+// What is compared, and how often. Candidates are cut at commas outside parentheses, as options of
+// a compressor have commas too.
 void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
-  verb.add_option("--compressors", a.compressors,
-                  "Candidates with commas between them: compressors (\"fp16,topk(density=0.01)\") "
-                  "or whole strategies (dear+fp16).");
+  verbs::add_parsed(
+      verb, "--compressors", a.contest.candidates, verbs::list_of(as_it_is),
+      "Candidates with commas between them: compressors (\"fp16,topk(density=0.01)\") "
+      "or whole strategies (dear+fp16).");
   verbs::add_with_default(
       verb, "--exchange", a.contest.exchange,
       "Exchange of the baselines and of the compressors. Its bucket size is tuned.");
@@ -107,9 +118,9 @@ void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
 
 // On which network, and where results go.
 void add_place_options(CLI::App& verb, EvaluateArguments& a) {
-  verb.add_option("--bandwidth", a.bandwidth,
-                  "Line rate of this launch's network, such as 1Gbit/s. It is only a label, but "
-                  "rehearsed plans are made for it. Default: the rate of --link.");
+  verbs::add_parsed(verb, "--bandwidth", a.bandwidth, verbs::parse_bandwidth,
+                    "Line rate of this launch's network, such as 1Gbit/s. It is only a label, but "
+                    "rehearsed plans are made for it. Default: the rate of --link.");
   verbs::add_link_option(verb, a.link);
   verb.add_option("--label", a.label,
                   "Name of the network in the results. Default: the line rate, or host.");
@@ -117,7 +128,8 @@ void add_place_options(CLI::App& verb, EvaluateArguments& a) {
                 "Measure step times of -w alone: computation waits, as in linerate rehearse.");
   verb.add_option("-w,--workload", a.workload,
                   "The Workload to rehearse: a file, or zoo:NAME with --input and --batch.");
-  verb.add_option("--step-time", a.step_time, "One-device step of -w as its source measured it.");
+  verbs::add_parsed(verb, "--step-time", a.step_time, parse_time,
+                    "One-device step of -w as its source measured it.");
   verb.add_option("--scale", a.scale, "Multiplies gradients and computation of -w. Default: 1.");
   verb.add_option("-c,--cluster", a.cluster,
                   "The Cluster to plan with. It also has the calibrated codecs.");
@@ -125,8 +137,7 @@ void add_place_options(CLI::App& verb, EvaluateArguments& a) {
       ->check(verbs::count());
   verb.add_option("-o,--output", a.output, "File for the results, written after each setup.");
   verb.add_flag("--append", a.append, "Add to the results that are in the file already.");
-  verbs::add_with_default(verb, "--timeout", a.timeout,
-                          "End the run if a rank is silent for this long.");
+  add_timeout_option(verb, a.timeout, "300s");
   verb.add_flag("--json", a.json, "Print the results as JSON.");
 }
 
@@ -136,12 +147,9 @@ void add_place_options(CLI::App& verb, EvaluateArguments& a) {
 doc::Setup network_of(const EvaluateArguments& a) {
   doc::Setup setup;
   setup.network = "host";
-  const std::string& rate = a.bandwidth.empty() ? a.link : a.bandwidth;
-  if (!rate.empty()) {
-    const BytesPerSecond line_rate =
-        verbs::parse_option("--bandwidth", rate, verbs::parse_bandwidth);
-    setup.line_rate_bytes_per_s = line_rate.value;
-    setup.network = format_bit_rate(line_rate.value);
+  if (const std::optional<BytesPerSecond> rate = a.bandwidth ? a.bandwidth : a.link) {
+    setup.line_rate_bytes_per_s = rate->value;
+    setup.network = format_bit_rate(rate->value);
   }
   if (!a.label.empty()) setup.network = a.label;
   return setup;
@@ -156,7 +164,7 @@ void check_together(const EvaluateArguments& a) {
     throw UsageError("--rehearse: -w says what the model costs; leave out --models");
   if (!a.rehearse && (!a.workload.empty() || !a.cluster.empty()))
     throw UsageError("-w and -c are for a rehearsal; add --rehearse, or leave them out");
-  if (!a.rehearse && (!a.step_time.empty() || !a.scale.empty()))
+  if (!a.rehearse && (a.step_time || !a.scale.empty()))
     throw UsageError(
         "--step-time and --scale are for a rehearsal; add --rehearse with -w, or leave them out");
   if (!a.rehearse && a.models.empty())
@@ -182,24 +190,17 @@ void add_evaluate_verb(CLI::App& app, void (*run)(const EvaluateArguments&)) {
       "fashion-mnist --compressors \"fp16,powersgd(rank=4)\" -o results.json");
   verb.callback([a, run] {
     check_together(*a);
+    verbs::check(a->contest);
     run(*a);
   });
-}
-
-// Candidates are cut at commas outside parentheses, as options of a compressor have commas too.
-verbs::ContestOptions contest_of(const EvaluateArguments& a) {
-  verbs::ContestOptions contest = a.contest;
-  if (!a.compressors.empty()) contest.candidates = split_outside_parentheses(a.compressors, ',');
-  verbs::check(contest);
-  return contest;
 }
 
 // Setups are made after the ranks have come together, as they need their number. Rank 0 alone
 // prints; all ranks fail alike.
 void run_evaluation(const EvaluateArguments& a, const MakeSetups& make) {
-  verbs::set_link(a.link);
+  comm::set_link(a.link);
   comm::WorldOptions world;
-  world.timeout = verbs::parse_option("--timeout", a.timeout, verbs::parse_timeout);
+  world.timeout = a.timeout;
   world.expected_size = a.ranks;
   doc::Setup place = network_of(a);
   const auto communicator = comm::make_world(world);
@@ -228,14 +229,12 @@ void run_calibrate(const CalibrateArguments& a, const verbs::TorchProbes& probes
 }
 
 void add_calibrate_verb(CLI::App& app, void (*run)(const CalibrateArguments&)) {
-  const auto a = std::make_shared<CalibrateArguments>();
-  CLI::App* verb = app.add_subcommand(
-      "calibrate", "Fit the cost of collectives to logs, traces or probes of these ranks.");
-  verbs::add_options(*verb, a->options);
+  const auto [verb, a] = add_verb<CalibrateArguments>(
+      app, "calibrate", "Fit the cost of collectives to logs, traces or probes of these ranks.");
   verb->add_option("-o,--output", a->output, "File to write the Cluster to.")->required();
   verb->add_flag("--json", a->json,
                  "Print the fit as JSON: errors, switches between algorithms, notes.");
-  verb->callback([a, run] { run(*a); });
+  verb->callback([a = a, run] { run(*a); });
 }
 
 }  // namespace linerate::cli

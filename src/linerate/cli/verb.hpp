@@ -1,18 +1,17 @@
-// A verb is one file with one setup function: options struct, subcommand, callback.
+// A verb is one file with one setup function: arguments, subcommand, callback.
 #pragma once
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <array>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "linerate/core/error.hpp"
-
-namespace CLI {
-class App;
-}
 
 namespace linerate::cli {
 
@@ -41,11 +40,25 @@ LINERATE_VERBS(LINERATE_DECLARE_SETUP)
 inline constexpr std::array kSetups = {LINERATE_VERBS(LINERATE_SETUP)};
 #undef LINERATE_SETUP
 
-// The sub-verbs `linerate whatif all-reduce | all-gather | ...`: the time of one collective.
+/// What a verb is given: the options of the library's call, and what is done with its result.
+template <typename Options>
+struct Given {
+  Options options;
+  std::string output, html;  // files; empty: none
+  bool all = false;          // prints what is else left out
+  bool json = false;         // prints JSON
+};
 
-/// Adds one sub-verb per collective to `whatif`. Its own callback must return at once when one of
-/// them was given.
-void setup_whatif_collectives(CLI::App& whatif);
+/// A verb of the library with its options, and what it will be given.
+template <typename Arguments>
+std::pair<CLI::App*, std::shared_ptr<Arguments>> add_verb(CLI::App& app, const std::string& name,
+                                                          const std::string& says,
+                                                          Arguments defaults = {}) {
+  const auto given = std::make_shared<Arguments>(std::move(defaults));
+  CLI::App* verb = app.add_subcommand(name, says);
+  add_options(*verb, given->options);
+  return {verb, given};
+}
 
 // Records that go to stderr: the library's warnings, always; its other records only on a terminal;
 // the notes of results that have no place for them.

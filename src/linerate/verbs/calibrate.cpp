@@ -6,19 +6,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <memory>
 
 #include "linerate/calibrate/codec_probe.hpp"
 #include "linerate/calibrate/from_logs.hpp"
-#include "linerate/calibrate/probe.hpp"
 #include "linerate/comm/launcher.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/cost/collective_times.hpp"
-#include "linerate/verbs/option_checks.hpp"
-#include "linerate/verbs/question_argument.hpp"
 
 namespace linerate::verbs {
 namespace {
@@ -27,7 +22,7 @@ namespace {
 std::vector<doc::Component> codecs_of(const CalibrateOptions& o) {
   if (!o.codecs) return {};
   if (o.codecs->empty()) return calibrate::all_compressors();
-  return parse_option_list("--codecs", *o.codecs, calibrate::parse_compressor);
+  return parse_option("--codecs", *o.codecs, list_of(calibrate::parse_compressor));
 }
 
 /// With a device none: all that --codecs names is measured there.
@@ -37,32 +32,26 @@ std::vector<doc::Component> codecs_of_processors(const CalibrateOptions& o) {
 
 /// One count for all logs, or one for each. An example: "--from a.txt b.txt --ranks 2,4" says that
 /// b.txt is of 4 ranks.
-std::vector<int> ranks_of(const CalibrateOptions& o) {
-  if (o.ranks.empty()) return {};
-  // One rank sends nothing, and a fit of it would be a fit of noise.
-  std::vector<int> ranks = parse_option_list("--ranks", o.ranks, parse_ranks<2>);
-  const std::size_t most = o.logs.empty() ? 1 : o.logs.size();
-  if (ranks.size() != 1 && ranks.size() != most)
+void check_ranks(const CalibrateOptions& o) {
+  const std::size_t found = o.ranks.size(), most = o.logs.empty() ? 1 : o.logs.size();
+  if (found > 1 && found != most)
     throw UsageError(fmt::format(
-        "--ranks: expected one count, or one for each of {} logs, found {}", most, ranks.size()));
-  return ranks;
+        "--ranks: expected one count, or one for each of {} logs, found {}", most, found));
 }
 
 /// Logs are fitted together: sizes of one collective on one rank count may be in several files.
 doc::Cluster calibrate_from_logs(const CalibrateOptions& o, std::vector<std::string>& notes) {
+  check_ranks(o);
   bench_logs::CollectiveLogOptions reading;
-  if (!o.collective.empty())
-    reading.collective = parse_option("--collective", o.collective, parse_collective);
-  const std::vector<int> ranks = ranks_of(o);
+  reading.collective = o.collective;
   std::vector<calibrate::LogFile> files;
   for (const std::string& log : o.logs) {
-    if (!ranks.empty()) reading.ranks = ranks[ranks.size() == 1 ? 0 : files.size()];
+    if (!o.ranks.empty()) reading.ranks = o.ranks[o.ranks.size() == 1 ? 0 : files.size()];
     files.push_back({log, reading});
   }
   calibrate::FitOptions fitting;
   fitting.ranks_per_node = o.ranks_per_node.value_or(0);
-  if (!o.line_rate.empty())
-    fitting.line_rate_bytes_per_s = parse_option("--line-rate", o.line_rate, parse_bandwidth).value;
+  if (o.line_rate) fitting.line_rate_bytes_per_s = o.line_rate->value;
   return calibrate::calibrate_from_logs(files, fitting, &notes);
 }
 
@@ -76,9 +65,8 @@ int threads_of(const CalibrateOptions& o, const comm::Communicator& communicator
 doc::Cluster probe_network(const CalibrateOptions& o, comm::Communicator& communicator,
                            const Caller& caller) {
   calibrate::ProbeOptions probing;
-  if (!o.budget.empty())
-    probing.budget = to_duration(parse_option("--budget", o.budget, parse_time));
-  if (!o.largest.empty()) probing.largest = parse_option("--largest", o.largest, parse_size);
+  if (o.budget) probing.budget = to_duration(*o.budget);
+  if (o.largest) probing.largest = *o.largest;
   probing.codecs = codecs_of_processors(o);
   probing.progress = [&](double done) {
     if (communicator.rank() == 0) caller.show(fmt::format("calibrate: {:3.0f} %", 100 * done));
@@ -89,10 +77,10 @@ doc::Cluster probe_network(const CalibrateOptions& o, comm::Communicator& commun
 
 /// --ranks of a probe is what is expected of the launcher; of logs it says what they lack.
 std::unique_ptr<comm::Communicator> world_of(const CalibrateOptions& o) {
-  set_link(o.link);
+  check_ranks(o);
+  comm::set_link(o.link);
   comm::WorldOptions world;
-  if (const std::vector<int> ranks = ranks_of(o); o.probes_network() && !ranks.empty())
-    world.expected_size = ranks[0];
+  if (o.probes_network() && !o.ranks.empty()) world.expected_size = o.ranks[0];
   return comm::make_world(world);
 }
 
@@ -144,7 +132,7 @@ void check_options(const CalibrateOptions& o) {
     throw UsageError(
         "--cluster: expected --second-order or --codecs, found nothing to add to it; give one of "
         "them");
-  if (!o.probes_network() && (!o.budget.empty() || !o.largest.empty() || !o.link.empty()))
+  if (!o.probes_network() && (o.budget || o.largest || o.link))
     throw UsageError(
         "--budget, --largest and --link belong to probes; leave out --from and --cluster");
   if (!o.device.empty() && !o.codecs && !o.probes_second_order())
@@ -153,7 +141,7 @@ void check_options(const CalibrateOptions& o) {
         "found neither; add one of them");
   if (!o.probes_network() && o.threads && !o.needs_torch())
     throw UsageError("--threads belongs to probes; leave out --from and --cluster");
-  if (o.logs.empty() && (!o.collective.empty() || !o.line_rate.empty() || o.ranks_per_node))
+  if (o.logs.empty() && (o.collective || o.line_rate || o.ranks_per_node))
     throw UsageError(
         "--collective, --line-rate and --ranks-per-node belong to logs; give --from LOG");
 }
@@ -196,17 +184,20 @@ void add_options(CLI::App& verb, CalibrateOptions& o) {
       "Logs to fit: nccl-tests or rccl-tests (text, JSON or CSV), OSU micro-benchmarks, or tables "
       "bytes,seconds[,ranks[,collective[,type]]]. Or the traces of all ranks of a job, for its "
       "collectives, contention and start delay. Default: probe the ranks of this mpirun.");
-  verb.add_option("--budget", o.budget, "Time that the probes may take. Default: 10s.")
+  add_parsed(verb, "--budget", o.budget, parse_time, "Time that the probes may take. Default: 10s.")
       ->type_name(kTime);
-  verb.add_option("--largest", o.largest, "Largest collective to probe. Default: 64MiB.")
+  add_parsed(verb, "--largest", o.largest, parse_size,
+             "Largest collective to probe. Default: 64MiB.")
       ->type_name(kSize);
   add_link_option(verb, o.link);
   verb.add_option("--threads", o.threads,
                   "Compute threads per rank while probing. Default: cores / ranks.")
       ->check(count(1, kMostThreads));
-  verb.add_option("--ranks", o.ranks,
-                  "Ranks that took part, if the log does not say: one count, or one for each log, "
-                  "such as 2,4. When probing: the ranks expected.");
+  // One rank sends nothing, and a fit of it would be a fit of noise.
+  add_parsed(
+      verb, "--ranks", o.ranks, list_of(parse_ranks<2>),
+      "Ranks that took part, if the log does not say: one count, or one for each log, such as "
+      "2,4. When probing: the ranks expected.");
   verb.add_option(
           "--ranks-per-node", o.ranks_per_node,
           "Ranks that share a node, if the logs do not list their hosts, or not all of them.")
@@ -227,11 +218,11 @@ void add_options(CLI::App& verb, CalibrateOptions& o) {
       ->type_name("DEVICE");
   verb.add_option("-c,--cluster", o.cluster,
                   "A Cluster to add --second-order or --codecs to. Its network is not probed.");
-  verb.add_option("--collective", o.collective,
-                  "The collective that was measured, if the log does not say.");
-  verb.add_option("--line-rate", o.line_rate,
-                  "Rate of the slowest link, such as 100Gbit/s; --bandwidth means this rate. "
-                  "Faster times are refused. Default: assumed from what collectives got of it.")
+  add_parsed(verb, "--collective", o.collective, parse_collective,
+             "The collective that was measured, if the log does not say.");
+  add_parsed(verb, "--line-rate", o.line_rate, parse_bandwidth,
+             "Rate of the slowest link, such as 100Gbit/s; --bandwidth means this rate. Faster "
+             "times are refused. Default: assumed from what collectives got of it.")
       ->type_name(kRate);
 }
 

@@ -1,10 +1,6 @@
 #include "linerate/verbs/verbs.hpp"
 
 #include <CLI/CLI.hpp>
-#include <memory>
-
-#include "linerate/doc/timeline.hpp"
-#include "linerate/verbs/option_checks.hpp"
 
 namespace linerate::verbs {
 

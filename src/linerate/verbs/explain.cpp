@@ -8,10 +8,8 @@
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/trace/load.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "linerate/trace/to_workload.hpp"
-#include "linerate/verbs/option_checks.hpp"
 
 namespace linerate::verbs {
 namespace {
@@ -88,26 +86,27 @@ void add_options(CLI::App& verb, ImportOptions& o) {
       "layers and gradients come from it. Default: from the job's traces, as an interval.");
   verb.add_option("--add-cost", o.add_cost,
                   "Table of bytes,seconds of an element-wise add, for per-gradient logs.");
-  verb.add_option("--step-time", o.step_time,
-                  "The step of one device as its source measured it, such as 128ms.")
+  trace::PerGradientOptions& log = o.how.log;
+  const auto seconds_of = [](const std::string& text) { return parse_time(text).value; };
+  add_parsed(verb, "--step-time", log.step_time_s, seconds_of,
+             "The step of one device as its source measured it, such as 128ms.")
       ->type_name(kTime);
-  add_with_default(verb, "--step-time-covers", o.covers,
-                   "What --step-time covers: step or forward_backward.",
-                   one_of({"step", "forward_backward"}));
-  verb.add_flag("--timeline", o.timeline, "Write the Timeline of the trace instead of a Workload.");
+  const auto covers_of = [](const std::string& text) {
+    return text == "step" ? trace::StepTimeCovers::step : trace::StepTimeCovers::forward_backward;
+  };
+  add_parsed(verb, "--step-time-covers", log.covers, covers_of,
+             "What --step-time covers: step or forward_backward.")
+      ->check(one_of({"step", "forward_backward"}))
+      ->default_str("step");
+  verb.add_flag("--timeline", o.how.timeline,
+                "Write the Timeline of the trace instead of a Workload.");
 }
 
-// From words to values. What was not given stays absent.
 trace::Imported import_files(const ImportOptions& o) {
-  trace::ImportOptions options;
-  options.timeline = o.timeline;
-  options.alone = {o.alone.begin(), o.alone.end()};
-  if (!o.add_cost.empty()) options.log.add_cost = o.add_cost;
-  if (!o.step_time.empty())
-    options.log.step_time_s = parse_option("--step-time", o.step_time, parse_time).value;
-  options.log.covers =
-      o.covers == "step" ? trace::StepTimeCovers::step : trace::StepTimeCovers::forward_backward;
-  return trace::import_files({o.files.begin(), o.files.end()}, options);
+  trace::ImportOptions how = o.how;
+  how.alone = {o.alone.begin(), o.alone.end()};
+  if (!o.add_cost.empty()) how.log.add_cost = o.add_cost;
+  return trace::import_files({o.files.begin(), o.files.end()}, how);
 }
 
 void add_options(CLI::App& verb, ExportOptions& o) {

@@ -44,15 +44,42 @@ auto parse_option(const std::string& option, const std::string& text, Parse pars
   }
 }
 
-/// The values between commas outside parentheses; none of an empty text. An example:
-/// "topk(density=0.01),fp16" has two values, and "codec(ratio=8, encode=10GB/s)" one.
+/// The parser of values with commas between them, outside parentheses; none of an empty text. An
+/// example: "topk(density=0.01),fp16" has two values, and "codec(ratio=8, encode=10GB/s)" one.
 template <typename Parse>
-auto parse_option_list(const std::string& option, const std::string& text, Parse parse) {
-  std::vector<decltype(parse(text))> values;
-  if (text.empty()) return values;
-  for (const std::string& part : split_outside_parentheses(text, ','))
-    values.push_back(parse_option(option, part, parse));
-  return values;
+auto list_of(Parse parse) {
+  return [parse](const std::string& text) {
+    std::vector<decltype(parse(text))> values;
+    if (text.empty()) return values;
+    for (const std::string& part : split_outside_parentheses(text, ','))
+      values.push_back(parse(part));
+    return values;
+  };
+}
+
+// Options whose text becomes a value while the words are read. A verb's options are then those of
+// the library. Each is given a reference that outlives the verb.
+
+/// value = parse(text).
+template <typename Value, typename Parse>
+CLI::Option* add_parsed(CLI::App& verb, const std::string& name, Value& value, Parse parse,
+                        const std::string& says) {
+  const auto read = [=, &value](const std::string& text) {
+    value = parse_option(name, text, parse);
+  };
+  return verb.add_option_function<std::string>(name, read, says);
+}
+
+/// Adds parse(text), a list, for each time that the option is given.
+template <typename Value, typename Parse>
+CLI::Option* add_repeated(CLI::App& verb, const std::string& name, std::vector<Value>& values,
+                          Parse parse, const std::string& says) {
+  const auto read = [=, &values](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts)
+      for (Value& value : parse(text)) values.push_back(std::move(value));
+  };
+  return verb.add_option_function<std::vector<std::string>>(name, read, says)
+      ->allow_extra_args(false);
 }
 
 /// Throws UsageError if writing `output` would destroy one of the files it is made from. Files are

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "linerate/comm/communicator.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/network_kinds.hpp"
@@ -17,58 +16,60 @@
 
 namespace linerate::verbs {
 
+namespace {
+
+whatif::Preset preset_of(const std::string& name) {
+  return name == "zhang2020" ? whatif::Preset::zhang2020 : whatif::Preset::agarwal2021;
+}
+
+// Below 1 a payload would grow.
+double parse_ratio(const std::string& text) {
+  const double ratio = parse_number(text);
+  if (!(ratio >= 1)) throw UsageError(fmt::format("expected at least 1, found {}", text));
+  return ratio;
+}
+
+doc::CodecsOf whose_codecs(const std::string& name) {
+  return static_cast<doc::CodecsOf>(std::ranges::find(doc::kCodecsOfNames, name) -
+                                    doc::kCodecsOfNames.begin());
+}
+
+}  // namespace
+
 void add_question_options(CLI::App& verb, QuestionArgument& a) {
   add_workload_options(verb, a.workload);
   add_network_options(verb, a.network);
-  verb.add_option("--preset", a.preset, "Predict with a paper's model: zhang2020 or agarwal2021.")
+  whatif::Question& asked = a.asked;
+  add_parsed(verb, "--preset", asked.preset, preset_of,
+             "Predict with a paper's model: zhang2020 or agarwal2021.")
       ->check(one_of({"zhang2020", "agarwal2021"}));
-  verb.add_option(
-          "--strategy", a.strategies,
-          "Strategies, such as ddp or dear+codec(ratio=8). May be repeated, or given with commas.")
-      ->allow_extra_args(false);
-  verb.add_option("--ranks", a.ranks, "Rank counts, such as 16,32,64. Default: the Cluster's.");
-  verb.add_option("--bandwidth", a.bandwidths,
-                  "Line rates of the network per direction, such as 100Gbit/s,10Gbit/s. Default: "
-                  "the Cluster's.")
+  add_repeated(
+      verb, "--strategy", asked.strategies, doc::parse_strategies,
+      "Strategies, such as ddp or dear+codec(ratio=8). May be repeated, or given with commas.");
+  add_parsed(verb, "--ranks", asked.ranks, list_of(parse_ranks<>),
+             "Rank counts, such as 16,32,64. Default: the Cluster's.");
+  add_parsed(verb, "--bandwidth", asked.bandwidths, list_of(parse_bandwidth),
+             "Line rates of the network per direction, such as 100Gbit/s,10Gbit/s. Default: the "
+             "Cluster's.")
       ->type_name(kRate);
-  verb.add_option("--latency", a.latency, "Latency of the network per message step, such as 20us.")
-      ->type_name(kTime);
-  verb.add_option(
-      "--compression-ratio", a.ratios,
-      "Makes payloads these many times smaller, with encoding that takes no time: 1,2,5.");
+  add_latency_option(verb, asked.latency);
+  add_parsed(verb, "--compression-ratio", asked.compression_ratios, list_of(parse_ratio),
+             "Makes payloads these many times smaller, with encoding that takes no time: 1,2,5.");
   verb.add_option("--cost-model", a.all_reduce,
                   "All-reduce algorithm on a network that was not measured (linerate list "
                   "cost-models). Default: ring-or-tree.");
-  verb.add_option("--coding", a.codecs,
-                  "Whose coding costs count if the Cluster has none: hooks (PyTorch's), linerate "
-                  "(its own codecs by their launches) or papers. Default: hooks.")
+  add_parsed(verb, "--coding", asked.codecs, whose_codecs,
+             "Whose coding costs count if the Cluster has none: hooks (PyTorch's), linerate (its "
+             "own codecs by their launches) or papers. Default: hooks.")
       ->check(one_of({doc::kCodecsOfNames.begin(), doc::kCodecsOfNames.end()}));
 }
 
-// Options stay empty where nothing is given, so that the library's defaults hold for the command
-// line and Python alike.
 whatif::Question question_of(const QuestionArgument& a) {
-  whatif::Question q;
-  if (a.preset == "zhang2020") q.preset = whatif::Preset::zhang2020;
-  if (a.preset == "agarwal2021") q.preset = whatif::Preset::agarwal2021;
+  whatif::Question q = a.asked;
   if (q.preset == whatif::Preset::agarwal2021 && a.all_reduce)
     throw UsageError(
         "--cost-model: --preset agarwal2021 has a model of its own, a ring; leave one of them out");
-  for (const std::string& text : a.strategies)
-    for (doc::Strategy& s : doc::parse_strategies(text)) q.strategies.push_back(std::move(s));
-  q.ranks = parse_option_list("--ranks", a.ranks, parse_ranks<>);
-  q.bandwidths = parse_option_list("--bandwidth", a.bandwidths, parse_bandwidth);
-  const auto parse_ratio = [](const std::string& text) {
-    const double ratio = parse_number(text);  // below 1 a payload would grow
-    if (!(ratio >= 1)) throw UsageError(fmt::format("expected at least 1, found {}", text));
-    return ratio;
-  };
-  q.compression_ratios = parse_option_list("--compression-ratio", a.ratios, parse_ratio);
-  if (!a.latency.empty()) q.latency = parse_option("--latency", a.latency, parse_time);
   if (a.all_reduce) q.all_reduce = *a.all_reduce;
-  const auto& whose = doc::kCodecsOfNames;
-  if (const auto named = std::ranges::find(whose, a.codecs); named != whose.end())
-    q.codecs = static_cast<doc::CodecsOf>(named - whose.begin());
   return q;
 }
 
@@ -79,18 +80,16 @@ std::shared_ptr<const doc::Cluster> read_cluster(const QuestionArgument& a,
   return at_device_speed(read_network(a.network, !question.bandwidths.empty(), caller), a.workload);
 }
 
-void add_link_option(CLI::App& verb, std::string& link) {
-  verb.add_option("--link", link,
-                  "Try a slower network: each rank sends as over a link of this rate, such as "
-                  "1Gbit/s.")
+void add_link_option(CLI::App& verb, std::optional<BytesPerSecond>& link) {
+  add_parsed(verb, "--link", link, parse_bandwidth,
+             "Try a slower network: each rank sends as over a link of this rate, such as 1Gbit/s.")
       ->type_name(kRate);
 }
 
-// Nothing given ends what an earlier call of the same process set.
-void set_link(const std::string& link) {
-  std::optional<BytesPerSecond> rate;
-  if (!link.empty()) rate = parse_option("--link", link, parse_bandwidth);
-  comm::set_link(rate);
+void add_latency_option(CLI::App& verb, std::optional<Seconds>& latency) {
+  add_parsed(verb, "--latency", latency, parse_time,
+             "Latency of the network per message step, such as 20us.")
+      ->type_name(kTime);
 }
 
 void add_network_options(CLI::App& verb, NetworkArgument& a) {
@@ -156,9 +155,9 @@ void add_workload_options(CLI::App& verb, WorkloadArgument& a) {
       ->check(count(1, kMostCount));
   verb.add_option("--batch", a.source.batch, "For zoo and params: samples per rank.")
       ->check(count(1, kMostCount));
-  verb.add_option("--step-time", a.step_time,
-                  "Step of one device, such as 128ms. A Workload's own step is scaled to it, with "
-                  "its host gaps.")
+  add_parsed(verb, "--step-time", a.source.step_time, parse_time,
+             "Step of one device, such as 128ms. A Workload's own step is scaled to it, with its "
+             "host gaps.")
       ->type_name(kTime);
   verb.add_option("--scale", a.scale,
                   "Multiplies gradients and computation, such as 0.1. Default: 1.");
@@ -171,11 +170,10 @@ void add_workload_options(CLI::App& verb, WorkloadArgument& a) {
 
 // A held Workload is copied, as it is changed here.
 doc::Workload read_workload(const WorkloadArgument& a, const Caller& caller) {
-  if (a.step_time.empty() && a.covers)
+  if (!a.source.step_time && a.covers)
     throw UsageError("--step-time-covers says what --step-time covers; give --step-time too");
   models::WorkloadSource source = a.source;
   source.held = caller.documents.find<doc::Workload>(a.source.reference);
-  if (!a.step_time.empty()) source.step_time = parse_option("--step-time", a.step_time, parse_time);
   source.step_time_covers_step = a.covers.value_or("step") == "step";
   doc::Workload w = models::load_workload(source);
   if (!a.scale.empty())

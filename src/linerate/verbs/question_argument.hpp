@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/core/units.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/models/workload.hpp"
@@ -26,12 +27,15 @@ void add_network_options(CLI::App& verb, NetworkArgument& argument);
 std::shared_ptr<const doc::Cluster> read_network(const NetworkArgument& argument,
                                                  bool has_bandwidth, const Caller& caller);
 
+/// --latency, of the networks of several verbs.
+void add_latency_option(CLI::App& verb, std::optional<Seconds>& latency);
+
 // -w FILE or -w zoo:NAME with --input, --classes, --batch, --step-time, --step-time-covers,
 // --scale, --device-speed: the Workload a verb works on, and the speed of the Cluster's devices.
 
 struct WorkloadArgument {
   models::WorkloadSource source;
-  std::string step_time, scale, device_speed;
+  std::string scale, device_speed;
   std::optional<std::string> covers;  // step or forward_backward; absent: step
 };
 
@@ -47,11 +51,8 @@ std::shared_ptr<const doc::Cluster> at_device_speed(std::shared_ptr<const doc::C
 struct QuestionArgument {
   WorkloadArgument workload;
   NetworkArgument network;
-  std::string preset, latency;
-  std::vector<std::string> strategies;
-  std::string ranks, bandwidths, ratios;
-  std::optional<std::string> all_reduce;
-  std::string codecs;
+  whatif::Question asked;                 // all but the next
+  std::optional<std::string> all_reduce;  // absent: the library's
 
   /// The files it names, for refuse_input_as_output().
   std::vector<std::string> inputs() const { return {workload.source.reference, network.cluster}; }
@@ -68,8 +69,7 @@ std::shared_ptr<const doc::Cluster> read_cluster(const QuestionArgument& argumen
 
 // --link RATE: a network slower than the one that is there.
 
-void add_link_option(CLI::App& verb, std::string& link);
-/// Before the ranks come together; of an empty text: none. Throws UsageError.
-void set_link(const std::string& link);
+/// comm::set_link() takes it, before the ranks come together.
+void add_link_option(CLI::App& verb, std::optional<BytesPerSecond>& link);
 
 }  // namespace linerate::verbs

@@ -8,12 +8,16 @@
 #include <string>
 #include <vector>
 
+#include "linerate/advise/advise_options.hpp"
 #include "linerate/calibrate/probe.hpp"
 #include "linerate/comm/communicator.hpp"
 #include "linerate/compare/comparison.hpp"
 #include "linerate/core/dtype.hpp"
+#include "linerate/core/units.hpp"
 #include "linerate/cost/collective_times.hpp"
+#include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/cluster.hpp"
+#include "linerate/doc/strategy.hpp"
 #include "linerate/explain/explanation.hpp"
 #include "linerate/report/inputs.hpp"
 #include "linerate/trace/job/job.hpp"
@@ -27,11 +31,9 @@ namespace linerate::verbs {
 struct AdviseOptions {
   WorkloadArgument workload;
   NetworkArgument network;
-  std::string bandwidth, latency, memory;
-  std::string current, framework;
-  std::vector<std::string> codecs, strategies, steps;
-  int ranks = 0;
+  std::optional<doc::Strategy> current;  // absent: the Workload's, or ddp
   double least_gain_percent = 2;
+  advise::AdviseOptions search;  // all but these two
 };
 
 void add_options(CLI::App& verb, AdviseOptions& options);
@@ -47,7 +49,11 @@ struct CalibrateOptions {
   std::optional<std::string> second_order;  // a table; empty: measured on these ranks
   std::string device;                       // where both are measured; empty: on processors
   std::string cluster;                      // what to add to; empty: a new one
-  std::string collective, line_rate, budget, largest, ranks, link;
+  std::optional<Collective> collective;
+  std::optional<BytesPerSecond> line_rate, link;
+  std::optional<Seconds> budget;
+  std::optional<Bytes> largest;
+  std::vector<int> ranks;
   std::optional<int> threads, ranks_per_node, cores;
 
   /// Nothing else gives a network.
@@ -128,8 +134,8 @@ std::shared_ptr<const doc::Timeline> export_timeline(const ExportOptions& option
 
 struct ImportOptions {
   std::vector<std::string> files, alone;
-  std::string add_cost, step_time, covers = "step";
-  bool timeline = false;
+  std::string add_cost;
+  trace::ImportOptions how;  // all but these
 
   /// The files it names, for refuse_input_as_output().
   std::vector<std::string> inputs() const;
@@ -211,7 +217,9 @@ report::Inputs page_of(const Asked& asked);
 struct CollectiveOptions {
   Collective collective = Collective::all_reduce;
   NetworkArgument network;
-  std::string ranks, sizes, bandwidth, latency;
+  cost::CostOptions costs;
+  std::vector<int> ranks;
+  std::vector<Bytes> sizes;
 };
 
 /// All but the collective: its name is the verb's.

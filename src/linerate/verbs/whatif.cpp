@@ -5,7 +5,6 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/verbs.hpp"
 
 namespace linerate::verbs {
@@ -22,12 +21,12 @@ void add_options(CLI::App& verb, WhatifOptions& o) {
       ->check(between(1e-6, 10.0));
 }
 
+// Options that only one preset reads are refused for others.
 whatif::Question question_of(const WhatifOptions& o) {
-  // Options that only one preset reads are refused for others.
-  if (o.question.preset != "agarwal2021" && (o.gamma || o.epsilon))
+  whatif::Question q = question_of(o.question);
+  if (q.preset != whatif::Preset::agarwal2021 && (o.gamma || o.epsilon))
     throw UsageError(
         "--gamma and --epsilon belong to --preset agarwal2021; add it, or leave them out");
-  whatif::Question q = question_of(o.question);
   if (o.gamma) q.agarwal.gamma = *o.gamma;
   if (o.epsilon) q.agarwal.epsilon = *o.epsilon;
   return q;
@@ -72,33 +71,25 @@ report::Inputs page_of(const Asked& asked) {
 
 void add_options(CLI::App& verb, CollectiveOptions& o) {
   add_network_options(verb, o.network);
-  verb.add_option(
-      "--ranks", o.ranks,
-      "Number of ranks that take part. May be several, such as 72,144. Default: the Cluster's.");
+  add_parsed(verb, "--ranks", o.ranks, list_of(parse_ranks<>),
+             "Number of ranks that take part. May be several, such as 72,144. Default: the "
+             "Cluster's.");
   if (o.collective != Collective::barrier)
-    verb.add_option(
-            "--size", o.sizes,
-            "Size, or several, such as 1MiB,64MiB. For a gather or scatter: of the whole array.")
+    add_parsed(verb, "--size", o.sizes, list_of(parse_size),
+               "Size, or several, such as 1MiB,64MiB. For a gather or scatter: of the whole array.")
         ->required()
         ->type_name(kSize);
-  verb.add_option(
-          "--bandwidth", o.bandwidth,
-          "Line rate of the network per direction, such as 100Gbit/s. Default: the Cluster's.")
+  add_parsed(verb, "--bandwidth", o.costs.bandwidth, parse_bandwidth,
+             "Line rate of the network per direction, such as 100Gbit/s. Default: the Cluster's.")
       ->type_name(kRate);
-  verb.add_option("--latency", o.latency, "Latency of the network per message step, such as 20us.")
-      ->type_name(kTime);
+  add_latency_option(verb, o.costs.latency);
 }
 
 // Lists of sizes and rank counts give a time for each pair. A barrier has no size, and one time for
 // each rank count.
 cost::CollectiveTimes whatif_collective(const CollectiveOptions& o, const Caller& caller) {
-  cost::CostOptions options;
-  if (!o.bandwidth.empty())
-    options.bandwidth = parse_option("--bandwidth", o.bandwidth, parse_bandwidth);
-  if (!o.latency.empty()) options.latency = parse_option("--latency", o.latency, parse_time);
-  return cost::collective_times(*read_network(o.network, options.bandwidth.has_value(), caller),
-                                o.collective, parse_option_list("--size", o.sizes, parse_size),
-                                parse_option_list("--ranks", o.ranks, parse_ranks<>), options);
+  return cost::collective_times(*read_network(o.network, o.costs.bandwidth.has_value(), caller),
+                                o.collective, o.sizes, o.ranks, o.costs);
 }
 
 // The options of a question, with the words of a single one: a Plan is of one combination.

@@ -293,7 +293,8 @@ void add_timing(const Cells& cells, const Columns& columns, int group, Bandwidth
                          .busbw = rounded_to(columns.cell(cells, "busbw", group)),
                          .low = positive("min"),
                          .high = positive("max"),
-                         .wrong = wrong.value_or(0)});
+                         // an "error" below 1 is a difference by rounding, not a count
+                         .wrong = std::floor(wrong.value_or(0))});
   if (columns.has("wrong", group)) row.timings.back().checked = wrong.has_value();
 }
 

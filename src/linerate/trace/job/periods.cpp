@@ -397,12 +397,12 @@ void append_cycle(RankActivity& to, RankActivity& from) {
   from.compute_names.resize(from.compute.size());
   to.launch_sizes.resize(to.compute.size());
   from.launch_sizes.resize(from.compute.size());
-  append(to.compute, from.compute);
   append(to.compute_names, from.compute_names);
   append(to.launch_sizes, from.launch_sizes);
-  for (const auto spans : {&RankActivity::copies, &RankActivity::host, &RankActivity::calls,
-                           &RankActivity::exchange_work, &RankActivity::exchange_calls})
-    append(to.*spans, from.*spans);
+  std::vector<std::vector<Span>*> lists;
+  for_each_spans(from, [&](const char*, auto& list) { lists.push_back(&list); });
+  auto next = lists.begin();
+  for_each_spans(to, [&](const char*, auto& list) { append(list, **next++); });
   if (to.pauses && from.pauses)
     append(*to.pauses, *from.pauses);
   else

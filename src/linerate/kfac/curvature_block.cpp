@@ -522,7 +522,7 @@ CurvatureBlock::Directions CurvatureBlock::directions(Alike blocks, const at::Te
       tried ? first.precondition(found.gradients, joined_inverses(blocks, FactorSide::a),
                                  joined_inverses(blocks, FactorSide::g), damping)
             : found.gradients.mul(0);
-  found.products = inner_products(found.directions, found.gradients, n).mul(found.exist);
+  found.products = inner_products(found.directions, found.gradients, n);
   return found;
 }
 
@@ -533,10 +533,9 @@ CurvatureBlock::Directions CurvatureBlock::taken_directions(Alike blocks, const 
   Directions found{first.gradients(blocks), {}, exist, {}};
   Tensors parts;
   for (const at::Tensor& one : values) parts.push_back(first.to_dtype(one));
-  const at::Tensor all = parts.size() == 1 ? parts.front().clone() : at::cat(parts);
   // A vector that stands for "no direction" is not finite, so it is replaced.
   found.directions =
-      at::where(exist.unsqueeze(1), all.view({n, -1}), 0.0).view(found.gradients.sizes());
+      at::where(exist.unsqueeze(1), joined(parts).view({n, -1}), 0.0).view(found.gradients.sizes());
   found.products = inner_products(found.directions, found.gradients, n);
   return found;
 }
@@ -615,8 +614,9 @@ void CurvatureBlock::restore_inverses() {
   if (factors.empty()) return;
   const Tried tried = try_inverses(factors, sources, stacked(lambdas), {});
   for (std::size_t k = 0; k < factors.size(); ++k) {
-    of(factors[k].side).known.inverse = tried.inverses[k];
-    of(factors[k].side).known.exists = tried.succeeded[k];
+    Curvature& s = of(factors[k].side).known;
+    choose(s.inverse, tried.inverses[k], tried.succeeded[k]);
+    s.exists = tried.succeeded[k];
   }
 }
 

@@ -322,8 +322,8 @@ void CurvatureExchange::send_direction(std::int32_t block, const CurvaturePlan::
   }
   const at::Tensor none =
       at::where(found.exist, std::numeric_limits<double>::quiet_NaN(), kNoDirection);
-  const at::Tensor fine = at::isfinite(found.products).logical_and(found.exist);
-  values.copy_(at::where(fine, found.directions.flatten(), none));
+  const at::Tensor fine = at::isfinite(found.products).bitwise_and(found.exist);
+  values.copy_(choice(fine, found.directions.flatten(), none));
   pre_.take_directions({&block, 1}, {values}, found.exist);  // the bits that the others get
 }
 

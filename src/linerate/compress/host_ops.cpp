@@ -241,6 +241,7 @@ void check_ascending(const Entries& entries, std::size_t elements, std::string_v
 /// Refuses a payload unless it has the format's number of entries or, if it begins with their
 /// count, as many as that says and no more than the format's number. A payload with all of n values
 /// is given indices, so that all ranks are averaged in one way. `all` has these: 0, 1, 2 and so on.
+/// It grows once, because every rank has n elements, so entries of earlier ranks stay valid.
 Entries read_entries(std::span<const std::byte> payload, const EntryFormat& format, std::size_t n,
                      std::size_t rank, std::vector<std::uint32_t>& all) {
   const auto refuse = [&](const std::string& why) { refuse_payload(format.method, rank, why); };

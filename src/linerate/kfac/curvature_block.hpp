@@ -138,8 +138,8 @@ class CurvatureBlock {
   ///
   /// sent: empty, or for each factor the memory of a payload or an undefined tensor. The packed
   /// inverse is written to the payload and taken from there, as the ranks take it that receive it.
-  /// The solver's own result has other roundings, so weights would drift apart. A failed inverse is
-  /// of no use to them either.
+  /// The solver's own result has other roundings, so weights would drift apart. Nobody takes the
+  /// numbers of an inverse that failed.
   static Inverted invert(std::span<const Factor> factors, const at::Tensor& damping,
                          std::span<const at::Tensor> sent = {}, const Timed& timed = {});
   /// The inverse in use.

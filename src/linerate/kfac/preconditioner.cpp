@@ -330,15 +330,13 @@ KfacStep Preconditioner::write() {
     throw UsageError(
         "K-FAC: step() without an exchange; call finish() between backward() and step()");
   const at::Tensor moves = round_.nu.ne(0.0);
-  const at::Tensor nu_in_f32 = round_.nu.to(at::kFloat);
   std::set<const void*> written;
   for (Directed& one : round_.directed) {
     auto& [gradients, directions, exist, products] = one.found;
     const std::int64_t n = std::ssize(one.blocks);
     const auto rows = [n](const at::Tensor& all) { return all.reshape({n, -1}); };
-    const bool is_f32 = directions.scalar_type() == at::kFloat;
-    at::Tensor chosen = choice(
-        exist.unsqueeze(1), rows(directions.mul_(is_f32 ? nu_in_f32 : round_.nu)), rows(gradients));
+    at::Tensor chosen =
+        choice(exist.unsqueeze(1), rows(directions.mul_(round_.nu)), rows(gradients));
     if (enqueues_) chosen = at::where(moves, chosen, 0.0);
     CurvatureBlock::write(one.blocks, chosen.view(gradients.sizes()));
     round_.notes.push_back({Finding::plain, one.members, exist.bitwise_not()});

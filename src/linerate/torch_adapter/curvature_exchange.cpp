@@ -254,10 +254,10 @@ void CurvatureExchange::invert_waiting() {
   };
   for (std::size_t k = 0; k < factors.size(); ++k)
     if (part_of(k).payload >= 0) sent[k] = values_of(part_of(k));
-  const std::vector<at::Tensor> failed =
-      pre_.invert(factors, sent, timed).succeeded.bitwise_not().unbind();
+  const at::Tensor succeeded = pre_.invert(factors, sent, timed).succeeded;
   for (std::size_t k = 0; k < factors.size(); ++k)
-    if (sent[k].defined()) status_of(part_of(k)).copy_(failed[k]);
+    if (sent[k].defined())
+      status_of(part_of(k)).copy_(succeeded[static_cast<std::int64_t>(k)].bitwise_not());
 }
 
 void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task) {

@@ -36,14 +36,6 @@ using torch_adapter::StepReport;
 inline constexpr const char* kOfLearners = "of learners";  // their group
 inline constexpr std::int64_t kRows = 4;                   // a rank
 
-/// Computed where they lie: nothing is copied there, for which the host would wait.
-inline at::Tensor numbers_on(at::Device device, at::IntArrayRef shape, double seed) {
-  const auto f64 = at::TensorOptions(at::kDouble).device(device);
-  return torch::sin(torch::arange(c10::multiply_integers(shape), f64) * 12.9898 + seed * 78.233)
-      .reshape(shape)
-      .to(at::kFloat);
-}
-
 /// Parameters of each kind that a step treats apart, buffers, and a layer that is not always used.
 struct LearnersNet : torch::nn::Module {
   torch::nn::Conv2d conv =
@@ -110,11 +102,18 @@ struct Learner {
   at::Tensor loss_of(const at::Tensor& x, const at::Tensor& y, bool with_all) {
     return (net.forward(x, with_all) - y).square().sum() / static_cast<double>(x.size(0));
   }
+  /// Computed where they lie: nothing is copied there, for which the host would wait.
+  at::Tensor numbers(at::IntArrayRef shape, double seed) const {
+    const auto f64 = at::TensorOptions(at::kDouble).device(device);
+    return torch::sin(torch::arange(c10::multiply_integers(shape), f64) * 12.9898 + seed * 78.233)
+        .reshape(shape)
+        .to(net.head->weight.scalar_type());
+  }
   at::Tensor images(double step) const {
-    return numbers_on(device, {kRows, 3, 4, 4}, step + 10 * rank);
+    return numbers({kRows, 3, 4, 4}, step + 10 * rank);
   }
   at::Tensor loss(double step, bool with_all = true) {
-    return loss_of(images(step), numbers_on(device, {kRows, 5}, step + 0.5 + rank), with_all);
+    return loss_of(images(step), numbers({kRows, 5}, step + 0.5 + rank), with_all);
   }
   void pass(double step, bool with_all = true) { loss(step, with_all).backward(); }
   StepReport step() {

@@ -233,15 +233,19 @@ std::string said_of(const CLI::App& verb, const CLI::Option& option, const CLI::
   return option.get_positional() ? fmt::format("{}: {}", place, e.what()) : e.what();
 }
 
+// From the program down to the verb, or its sub-verb, that was named: linerate, whatif, all-reduce.
+std::vector<const CLI::App*> named_verbs(const CLI::App& app) {
+  std::vector<const CLI::App*> verbs = {&app};
+  // CLI11 lists the sub-verbs that were given unless a filter asks for all.
+  while (!verbs.back()->get_subcommands().empty())
+    verbs.push_back(verbs.back()->get_subcommands().front());
+  return verbs;
+}
+
 // What explains most comes first: an option that no verb knows, from the program down. Then an
 // option that CLI11 names, with its value. Then a word too many. What is left is a verb that was
 // not given. In this order the value of a mistyped option is never taken for a word too many.
-std::string usage_message(const CLI::App& app, const CLI::ParseError& e) {
-  // From the program down to the verb, or its sub-verb, that was named: linerate, whatif,
-  // all-reduce. CLI11 lists the sub-verbs that were given unless a filter asks for all.
-  std::vector<const CLI::App*> verbs = {&app};
-  while (!verbs.back()->get_subcommands().empty())
-    verbs.push_back(verbs.back()->get_subcommands().front());
+std::string usage_message(const std::vector<const CLI::App*>& verbs, const CLI::ParseError& e) {
   const CLI::App& last = *verbs.back();
   const auto with_help = [](const CLI::App& verb, const std::string& said) {
     return fmt::format("{}\n{} --help says what it takes", said, full_name(verb));
@@ -303,9 +307,16 @@ void parse_words(CLI::App& app, const std::vector<std::string>& words) {
   std::ranges::reverse(backwards);
   try {
     app.parse(std::move(backwards));
-  } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) throw;
-    throw UsageError(usage_message(app, e));
+  } catch (const std::exception& e) {
+    const auto* const refused = dynamic_cast<const CLI::ParseError*>(&e);
+    if (refused && refused->get_exit_code() == 0) throw;
+    const std::vector<const CLI::App*> verbs = named_verbs(app);
+    // CLI11 reads values before it prints help. But help says how a value is written.
+    for (const CLI::App* verb : verbs)
+      if (const CLI::Option* help = verb->get_help_ptr(); help && help->count() > 0)
+        throw CLI::CallForHelp();
+    if (!refused) throw;
+    throw UsageError(usage_message(verbs, *refused));
   }
 }
 

@@ -154,6 +154,7 @@ void Preconditioner::check() {
   if (!factors_due()) return;
   collector_.check();
   warn_of_passes(collector_.passes());
+  collector_.end();  // which looks at every operator, so at those of the step itself, too
 }
 
 void Preconditioner::begin() {

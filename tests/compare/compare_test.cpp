@@ -87,6 +87,19 @@ TEST_F(Compare, TwoExchangesOfOneSetAreTwoPhases) {
   EXPECT_NEAR(*c.tasks[2].measured_s, 3e-3, 1e-12);
 }
 
+TEST_F(Compare, PiecesOfAPassAreOneTask) {
+  add_to_both(0, 20);
+  for (std::size_t i = 0; i < 3; i += 2) {  // a factor is computed from 3 to 6 ms
+    measured.events[i].end_ns = 3 * kMs;
+    measured.events.push_back(measured.events[i]);
+    measured.events.back().start_ns = 6 * kMs, measured.events.back().end_ns = 10 * kMs;
+  }
+  const Comparison c = compare(predicted, measured);
+  ASSERT_THAT(c.tasks, SizeIs(2));
+  EXPECT_NEAR(*c.tasks[0].measured_s, 7e-3, 1e-12);
+  EXPECT_THAT(c.only_measured, SizeIs(0));
+}
+
 TEST_F(Compare, WarmUpIsDroppedAndStated) {
   add_step(predicted, 0, 20);
   add_step(measured, 0, 500, "first-step");

@@ -94,12 +94,17 @@ class Builder {
       const auto row = row_.find(where.first);
       if (row == row_.end()) continue;
       std::map<TaskKey, int> seen;
+      std::map<TaskKey, double> took;
       for (const doc::Event* e : events) {
         if (wrapped_ && e->kind == doc::TaskKind::compute) continue;
         TaskKey key = key_of(*e);
-        key.phase = seen[key]++;
-        tasks[key][row->second].push_back(e->seconds());
+        // K-FAC's factors cut a layer's pass into pieces.
+        const bool is_pass =
+            e->kind == doc::TaskKind::forward || e->kind == doc::TaskKind::backward;
+        if (!is_pass) key.phase = seen[key]++;
+        took[key] += e->seconds();
       }
+      for (const auto& [key, seconds] : took) tasks[key][row->second].push_back(seconds);
     }
     for (const auto& [key, cells] : tasks) add_task(key, cells);
     return std::move(table_);

@@ -424,6 +424,10 @@ TEST_ON(MeasuredSecondOrder, PlansAgainWhereStepsDepartFromThePrediction, comm::
     const double once_s = predicted_after(1, 1);
     // Within a fifth nobody looks at what has become of the parts.
     EXPECT_EQ(predicted_after(once_s * 1.19, 2), once_s) << strategy;
+    // Nor after a pause before one of two steps.
+    layers.step(once_s * 20, 2);
+    EXPECT_EQ(predicted_after(once_s, 2), once_s) << strategy;
+    layers.step(once_s, 2);
     const double twice_s = predicted_after(once_s * 1.21, 2);
     EXPECT_GT(twice_s, 1.5 * once_s) << strategy;
     // That was wrong for these steps; what counts from here on is a change of theirs.

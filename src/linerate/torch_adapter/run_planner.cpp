@@ -61,13 +61,17 @@ doc::Strategy with_ddp(doc::Strategy strategy) {
 }
 
 /// The median of a step's value over the steps that know it; `otherwise` if none does. Negative
-/// values are not known.
+/// values are not known. Of an even number it is the lower one in the middle, because a pause of the
+/// program, such as an evaluation, makes a step longer and nothing makes it shorter.
 template <typename ValueOf>
 double median_of(std::span<const StepTimes> steps, double otherwise, ValueOf value_of) {
   std::vector<double> known;
   for (const StepTimes& step : steps)
     if (const double value = std::invoke(value_of, step); value >= 0) known.push_back(value);
-  return known.empty() ? otherwise : median(known);
+  if (known.empty()) return otherwise;
+  const auto middle = known.begin() + (std::ssize(known) - 1) / 2;
+  std::ranges::nth_element(known, middle);
+  return *middle;
 }
 
 /// By parameter; negative for one that had no gradient.

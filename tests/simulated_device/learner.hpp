@@ -109,9 +109,7 @@ struct Learner {
         .reshape(shape)
         .to(net.head->weight.scalar_type());
   }
-  at::Tensor images(double step) const {
-    return numbers({kRows, 3, 4, 4}, step + 10 * rank);
-  }
+  at::Tensor images(double step) const { return numbers({kRows, 3, 4, 4}, step + 10 * rank); }
   at::Tensor loss(double step, bool with_all = true) {
     return loss_of(images(step), numbers({kRows, 5}, step + 0.5 + rank), with_all);
   }

@@ -61,8 +61,8 @@ doc::Strategy with_ddp(doc::Strategy strategy) {
 }
 
 /// The median of a step's value over the steps that know it; `otherwise` if none does. Negative
-/// values are not known. Of an even number it is the lower one in the middle, because a pause of the
-/// program, such as an evaluation, makes a step longer and nothing makes it shorter.
+/// values are not known. Of an even number it is the lower one in the middle, because a pause of
+/// the program, such as an evaluation, makes a step longer and nothing makes it shorter.
 template <typename ValueOf>
 double median_of(std::span<const StepTimes> steps, double otherwise, ValueOf value_of) {
   std::vector<double> known;
